@@ -1,0 +1,1 @@
+"""Outrider: what its services, its gateway and its clients share."""

@@ -1,0 +1,21 @@
+"""Fixtures that every test may ask for."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from outrider import models
+
+
+@pytest.fixture(autouse=True)
+def _no_outside_telemetry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A developer's OTEL_* settings must not reach the code under test."""
+    for name in [name for name in os.environ if name.startswith("OTEL_")]:
+        monkeypatch.delenv(name)
+
+
+@pytest.fixture(scope="session")
+def smollm2_path() -> Path:
+    """The GGUF file of SmolLM2-135M-Instruct, fetched into the user's cache on first use."""
+    return models.fetch("smollm2")[0]
