@@ -1,0 +1,226 @@
+"""Commands to a validator and its answers (validator.proto)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from outrider.v1 import validator_pb2 as pb
+from outrider.v1 import worker_pb2 as worker_pb
+from outrider.wire import worker
+from outrider.wire.generation import (
+    finish_from_pb,
+    finish_to_pb,
+    logprobs_from_pb,
+    logprobs_to_pb,
+    sampling_from_pb,
+    sampling_to_pb,
+)
+from outrider.wire.tensors import MalformedMessage, ids_from_tensor, ids_to_tensor
+from outrider.wire.trees import tree_from_pb, tree_to_pb
+
+if TYPE_CHECKING:
+    from outrider.sampling.acceptance import FinishReason, TokenLogprobs
+    from outrider.sampling.parameters import SamplingParameters
+    from outrider.sampling.tree import DraftTree
+
+
+@dataclass(frozen=True, slots=True)
+class Verify:
+    """One round: the target runs over the last committed token and this tree."""
+
+    tree: DraftTree
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTarget:
+    """Opens a session on a validator: all its tokens, and perhaps the first round."""
+
+    tokens: tuple[int, ...]
+    prompt_length: int
+    sampling: SamplingParameters
+    seed: int
+    choice: int = 0
+    tenant: str = ""
+    cache_salt: str = ""
+    numerics_id: str = ""
+    first: Verify | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What one round committed."""
+
+    committed: tuple[int, ...]
+    accepted: int
+    raw_accepted: int
+    drafted: int
+    path: tuple[int, ...] = ()
+    logprobs: tuple[TokenLogprobs, ...] = ()
+    finish_reason: FinishReason | None = None
+    timings: worker.Timings = worker.Timings()
+    model_version: str = ""
+    prefill_only: bool = False
+
+
+Command = OpenTarget | Verify | worker.Resume | worker.Close
+Event = worker.Opened | Verdict | worker.Stale | worker.SessionError
+
+
+def encode_request(message: worker.ToWorker[Command]) -> pb.VerifyRequest:
+    hello = worker.hello_to_pb(message.hello) if message.hello else None
+    return pb.VerifyRequest(hello=hello, commands=[_command_to_pb(*item) for item in message.commands])
+
+
+def decode_request(message: pb.VerifyRequest) -> worker.ToWorker[Command]:
+    """Raises `MalformedMessage`."""
+    return worker.ToWorker(
+        commands=[_command_from_pb(item) for item in message.commands],
+        hello=worker.hello_from_pb(message.hello) if message.HasField("hello") else None,
+    )
+
+
+def encode_response(message: worker.FromWorker[Event]) -> pb.VerifyResponse:
+    return pb.VerifyResponse(
+        welcome=worker.welcome_to_pb(message.welcome) if message.welcome else None,
+        events=[_event_to_pb(*item) for item in message.events],
+        go_away=worker_pb.GoAway(deadline_ms=message.go_away.deadline_ms) if message.go_away else None,
+        load=worker.load_to_pb(message.load),
+    )
+
+
+def decode_response(message: pb.VerifyResponse) -> worker.FromWorker[Event]:
+    """Raises `MalformedMessage`."""
+    return worker.FromWorker(
+        events=[_event_from_pb(item) for item in message.events],
+        welcome=worker.welcome_from_pb(message.welcome) if message.HasField("welcome") else None,
+        go_away=worker.GoAway(message.go_away.deadline_ms) if message.HasField("go_away") else None,
+        load=worker.load_from_pb(message.load),
+    )
+
+
+def _command_to_pb(header: worker.Header, command: Command) -> pb.ValidatorCommand:
+    message = pb.ValidatorCommand(header=worker.header_to_pb(header))
+    match command:
+        case OpenTarget():
+            message.open.CopyFrom(_open_to_pb(command))
+        case Verify():
+            message.verify.CopyFrom(_verify_to_pb(command))
+        case worker.Resume():
+            message.resume.SetInParent()
+        case worker.Close():
+            message.close.SetInParent()
+    return message
+
+
+def _command_from_pb(message: pb.ValidatorCommand) -> worker.Addressed[Command]:
+    header = worker.header_from_pb(message.header)
+    match message.WhichOneof("command"):
+        case "open":
+            return worker.Addressed(header, _open_from_pb(message.open))
+        case "verify":
+            return worker.Addressed(header, _verify_from_pb(message.verify))
+        case "resume":
+            return worker.Addressed(header, worker.Resume())
+        case "close":
+            return worker.Addressed(header, worker.Close())
+        case _:
+            raise MalformedMessage("commands", "a command is empty or of a later revision")
+
+
+def _event_to_pb(header: worker.Header, event: Event) -> pb.ValidatorEvent:
+    message = pb.ValidatorEvent(header=worker.header_to_pb(header))
+    match event:
+        case worker.Opened():
+            message.opened.credit = event.credit
+        case Verdict():
+            message.verdict.CopyFrom(_verdict_to_pb(event))
+        case worker.Stale():
+            message.stale.SetInParent()
+        case worker.SessionError():
+            message.error.CopyFrom(worker.error_to_pb(event))
+    return message
+
+
+def _event_from_pb(message: pb.ValidatorEvent) -> worker.Addressed[Event]:
+    header = worker.header_from_pb(message.header)
+    match message.WhichOneof("event"):
+        case "opened":
+            return worker.Addressed(header, worker.Opened(message.opened.credit))
+        case "verdict":
+            return worker.Addressed(header, _verdict_from_pb(message.verdict))
+        case "stale":
+            return worker.Addressed(header, worker.Stale())
+        case "error":
+            return worker.Addressed(header, worker.error_from_pb(message.error))
+        case _:
+            raise MalformedMessage("events", "an event is empty or of a later revision")
+
+
+def _open_to_pb(command: OpenTarget) -> pb.OpenTarget:
+    return pb.OpenTarget(
+        tokens=ids_to_tensor(command.tokens),
+        prompt_length=command.prompt_length,
+        sampling=sampling_to_pb(command.sampling),
+        seed=command.seed,
+        choice=command.choice,
+        tenant=command.tenant,
+        cache_salt=command.cache_salt,
+        numerics_id=command.numerics_id,
+        first=_verify_to_pb(command.first) if command.first else None,
+    )
+
+
+def _open_from_pb(message: pb.OpenTarget) -> OpenTarget:
+    return OpenTarget(
+        tokens=ids_from_tensor(message.tokens, "open.tokens"),
+        prompt_length=message.prompt_length,
+        sampling=sampling_from_pb(message.sampling),
+        seed=message.seed,
+        choice=message.choice,
+        tenant=message.tenant,
+        cache_salt=message.cache_salt,
+        numerics_id=message.numerics_id,
+        first=_verify_from_pb(message.first) if message.HasField("first") else None,
+    )
+
+
+def _verify_to_pb(command: Verify) -> pb.Verify:
+    tokens, parents = tree_to_pb(command.tree)
+    return pb.Verify(tokens=tokens, parents=parents)
+
+
+def _verify_from_pb(message: pb.Verify) -> Verify:
+    return Verify(
+        tree_from_pb(message.tokens, message.parents if message.HasField("parents") else None, "verify")
+    )
+
+
+def _verdict_to_pb(verdict: Verdict) -> pb.Verdict:
+    return pb.Verdict(
+        committed=ids_to_tensor(verdict.committed),
+        accepted=verdict.accepted,
+        raw_accepted=verdict.raw_accepted,
+        drafted=verdict.drafted,
+        path=ids_to_tensor(verdict.path),
+        logprobs=logprobs_to_pb(verdict.logprobs),
+        finish_reason=finish_to_pb(verdict.finish_reason),
+        timings=worker.timings_to_pb(verdict.timings),
+        model_version=verdict.model_version,
+        prefill_only=verdict.prefill_only,
+    )
+
+
+def _verdict_from_pb(message: pb.Verdict) -> Verdict:
+    return Verdict(
+        committed=ids_from_tensor(message.committed, "verdict.committed"),
+        accepted=message.accepted,
+        raw_accepted=message.raw_accepted,
+        drafted=message.drafted,
+        path=ids_from_tensor(message.path, "verdict.path"),
+        logprobs=logprobs_from_pb(message.logprobs, "verdict.logprobs"),
+        finish_reason=finish_from_pb(message.finish_reason),
+        timings=worker.timings_from_pb(message.timings),
+        model_version=message.model_version,
+        prefill_only=message.prefill_only,
+    )
