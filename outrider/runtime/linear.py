@@ -1,0 +1,46 @@
+"""Linear layers whose weights lie in memory as the kernel wants them."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+# The row count that oneDNN is told to expect; the bits are the same for any other.
+_EXPECTED_ROWS = 16
+
+
+class PackedLinear(nn.Module):
+    """A bfloat16 linear layer with its weight reordered once for oneDNN.
+
+    Gives the same bits as `torch.nn.functional.linear`, without reordering the weight at each call.
+    """
+
+    def __init__(self, linear: nn.Linear) -> None:
+        super().__init__()
+        self.in_features = linear.in_features
+        self.out_features = linear.out_features
+        self.bias = linear.bias
+        self._packed = torch.ops.mkldnn._reorder_linear_weight(  # noqa: SLF001  # the only way to its prepacking
+            linear.weight.detach().contiguous(), _EXPECTED_ROWS
+        )
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        """[..., in_features] -> [..., out_features]."""
+        result: torch.Tensor = torch.ops.mkldnn._linear_pointwise(  # noqa: SLF001  # as above
+            rows, self._packed, self.bias, "none", [], ""
+        )
+        return result
+
+
+def pack_linears(model: nn.Module) -> None:
+    """Replace every bfloat16 linear layer on the CPU, in place; other layers stay as they are."""
+    if not torch.ops.mkldnn._is_mkldnn_bf16_supported():  # noqa: SLF001  # the only way to ask
+        return
+    for parent in list(model.modules()):
+        for name, child in list(parent.named_children()):
+            if (
+                type(child) is nn.Linear
+                and child.weight.dtype == torch.bfloat16
+                and child.weight.device.type == "cpu"
+            ):
+                setattr(parent, name, PackedLinear(child))
