@@ -1,0 +1,1 @@
+"""Text in, text out: the process that clients talk to."""

@@ -1,0 +1,69 @@
+"""The gateway as a process: waits for a model, serves, drains."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+import grpc
+
+from gateway.generation import Generator
+from gateway.servicer import InferenceServicer
+from gateway.settings import GatewaySettings
+from gateway.watch import ModelWatch
+from outrider.rpc.channel import open_channel
+from outrider.rpc.server import run_server
+from outrider.telemetry import NO_TRACING, Tracing
+from outrider.v1 import inference_pb2_grpc
+
+SERVICE_NAME = "outrider.v1.InferenceService"
+
+
+async def serve(
+    settings: GatewaySettings,
+    *,
+    ready: asyncio.Future[int] | None = None,
+    stop: asyncio.Event | None = None,
+    tracing: Tracing = NO_TRACING,
+) -> None:
+    """Serve until `stop` is set; the port opens once a validator's tokenizer is here.
+
+    Raises PortUnavailable.
+    """
+    stop = stop or asyncio.Event()
+    channel = open_channel(settings.scheduler)
+    models = ModelWatch(channel)
+    watching = asyncio.create_task(models.run_forever())
+    try:
+        if not await _first(watching, models, stop):
+            return
+        generator = Generator(
+            channel, settings.scheduler, tracing, max_prompt_bytes=settings.max_prompt_bytes
+        )
+
+        def register(server: grpc.aio.Server) -> None:
+            inference_pb2_grpc.add_InferenceServiceServicer_to_server(
+                InferenceServicer(generator, models), server
+            )
+
+        await run_server(
+            settings, register, name="gateway", service_names=[SERVICE_NAME], stop=stop, ready=ready
+        )
+    finally:
+        watching.cancel()
+        with suppress(asyncio.CancelledError):
+            await watching
+        await channel.close()
+
+
+async def _first(watching: asyncio.Task[None], models: ModelWatch, stop: asyncio.Event) -> bool:
+    """Wait for the first model; False when told to stop before. Raises what ended the watch itself."""
+    waits = {asyncio.ensure_future(models.first()), asyncio.ensure_future(stop.wait())}
+    try:
+        await asyncio.wait({*waits, watching}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for each in waits:
+            each.cancel()
+    if watching.done():
+        watching.result()
+    return not stop.is_set()

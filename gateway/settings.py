@@ -1,0 +1,26 @@
+"""Settings of the gateway."""
+
+from __future__ import annotations
+
+from pydantic import Field, field_validator
+
+from outrider.rpc.settings import ServerSettings
+
+
+class GatewaySettings(ServerSettings):
+    """Where the gateway listens, and which scheduler it asks."""
+
+    port: int = Field(default=50050, ge=0, le=65535)
+    """Port to listen on; 0 takes any free one."""
+    scheduler: str = "127.0.0.1:50051"
+    """Address of the scheduler, host:port."""
+    max_prompt_bytes: int = Field(default=8 * 2**20, ge=1, le=24 * 2**20)
+    """Longest prompt or chat in bytes of UTF-8: what is longer is refused before it is tokenized."""
+
+    @field_validator("scheduler")
+    @classmethod
+    def _is_address(cls, value: str) -> str:
+        host, colon, port = value.rpartition(":")
+        if not (host and colon and port.isdecimal() and 0 < int(port) < 2**16):
+            raise ValueError("give host:port, such as 127.0.0.1:50051")
+        return value

@@ -1,0 +1,1 @@
+"""The command line: start the processes, generate, fetch models."""

@@ -1,0 +1,27 @@
+"""The application: its commands by name."""
+
+from __future__ import annotations
+
+import typer
+
+from outrider.cli.generate import generate
+from outrider.cli.models import models
+from outrider.cli.up import up
+from outrider.cli.version import version
+
+app = typer.Typer(
+    name="outrider",
+    help="Speculative decoding as a set of services: exact output, drafted elsewhere, traced round by round.",
+    no_args_is_help=True,
+    add_completion=True,
+    # Errors stay plain lines, which a pipe and a small window show whole.
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+app.command()(up)
+app.command()(generate)
+app.add_typer(models)
+app.command()(version)
+
+if __name__ == "__main__":
+    app()

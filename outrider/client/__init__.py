@@ -1,0 +1,31 @@
+"""The client: generation on text against a gateway, for asyncio."""
+
+from outrider.client.client import DEFAULT_ADDRESS, OutriderClient
+from outrider.client.completion import Completion
+from outrider.rpc.errors import OutriderError
+from outrider.sampling.acceptance import FinishReason, TokenLogprobs
+from outrider.sampling.parameters import SamplingParameters
+from outrider.wire.generation import Counters, DraftSource, Speculation
+from outrider.wire.inference import Chat, ChatMessage, Delta, Final, Prompt, PromptIds
+from outrider.wire.worker import Exactness, ModelInfo
+
+__all__ = [
+    "DEFAULT_ADDRESS",
+    "Chat",
+    "ChatMessage",
+    "Completion",
+    "Counters",
+    "Delta",
+    "DraftSource",
+    "Exactness",
+    "Final",
+    "FinishReason",
+    "ModelInfo",
+    "OutriderClient",
+    "OutriderError",
+    "Prompt",
+    "PromptIds",
+    "SamplingParameters",
+    "Speculation",
+    "TokenLogprobs",
+]

@@ -1,0 +1,107 @@
+import socket
+from dataclasses import replace
+
+import pytest
+
+from outrider import models
+from outrider.cli.plan import Pair, PlanError, num_processes, pair_of, plan, ports_of
+
+PAIR = Pair("target", "T", "draft", "D")
+
+
+def test_a_set_is_its_target_and_its_draft(monkeypatch, tmp_path):
+    monkeypatch.setattr(models, "resolve", lambda name: tmp_path / name)
+    pair = pair_of("qwen-coder")
+    assert pair.target == str(tmp_path / "qwen-coder-1.5b")
+    assert (pair.target_name, pair.draft_name) == ("qwen-coder-1.5b", "qwen-coder-0.5b")
+
+
+@pytest.mark.parametrize(
+    ("choice", "pair"),
+    [
+        ("/models/a", Pair("/models/a")),
+        ("org/a , org/b", Pair("org/a", "", "org/b", "")),
+    ],
+)
+def test_paths_and_hub_ids_are_passed_on(choice, pair):
+    assert pair_of(choice) == pair
+
+
+def test_a_fetched_model_can_be_either_side(monkeypatch, tmp_path):
+    monkeypatch.setattr(models, "resolve", lambda name: tmp_path / name)
+    assert pair_of("smollm2,org/b") == Pair(str(tmp_path / "smollm2"), "smollm2", "org/b", "")
+
+
+def test_the_default_ports_are_those_of_the_services():
+    children = plan(PAIR, list(range(50050, 50056)), num_validators=3, dtype="float32")
+    assert [(child.name, child.port) for child in children] == [
+        ("validator-1", 50052),
+        ("validator-2", 50054),
+        ("validator-3", 50055),
+        ("draft", 50053),
+        ("scheduler", 50051),
+        ("gateway", 50050),
+    ]
+    flags = {child.name: child.arguments for child in children}
+    assert flags["validator-2"] == ("--model=target", "--served-name=T", "--dtype=float32")
+    assert flags["draft"] == ("--model=draft", "--served-name=D", "--dtype=float32")
+    assert flags["scheduler"] == (
+        "--validators=127.0.0.1:50052,127.0.0.1:50054,127.0.0.1:50055",
+        "--drafts=127.0.0.1:50053",
+    )
+    assert flags["gateway"] == ("--scheduler=127.0.0.1:50051",)
+
+
+def test_without_a_draft_there_is_no_draft_process():
+    pair = replace(PAIR, target_name="", draft=None)
+    assert num_processes(pair, 2) == 4
+    children = plan(pair, [1, 2, 3, 4], num_validators=2, dtype=None)
+    assert [(child.name, child.port) for child in children] == [
+        ("validator-1", 3),
+        ("validator-2", 4),
+        ("scheduler", 2),
+        ("gateway", 1),
+    ]
+    assert children[0].arguments == ("--model=target",)
+    assert children[2].arguments[1] == "--drafts="
+
+
+def test_the_flags_are_those_that_the_processes_read():
+    """A flag that is none of the process's settings would only show at a real start."""
+    from gateway.settings import GatewaySettings
+    from outrider.rpc.settings import read_settings
+    from services.draft.settings import DraftSettings
+    from services.scheduler.settings import SchedulerSettings
+    from services.validator.settings import ValidatorSettings
+
+    kinds = {
+        "gateway": GatewaySettings,
+        "services.draft": DraftSettings,
+        "services.scheduler": SchedulerSettings,
+        "services.validator": ValidatorSettings,
+    }
+    for pair in (PAIR, replace(PAIR, draft=None)):
+        for child in plan(pair, [1, 2, 3, 4][: num_processes(pair, 1)], num_validators=1, dtype="float32"):
+            settings = read_settings(
+                kinds[child.module], [f"--port={child.port}", "--ready-file=x", *child.arguments]
+            )
+            assert settings.port == child.port
+            if child.module == "services.scheduler":
+                assert len(settings.drafts) == (pair.draft is not None)
+
+
+def test_automatic_ports_are_free_and_different():
+    ports = ports_of("auto", 6)
+    assert len(set(ports)) == 6
+    for port in ports:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", port))
+
+
+def test_a_row_of_ports_stops_at_one_in_use():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(PlanError, match=rf"cannot use 127.0.0.1:{port}: .*choose --ports auto"):
+            ports_of(str(port), 1)
