@@ -1,0 +1,1 @@
+"""The worker and control processes, one folder each; they know each other only over the wire."""

@@ -1,0 +1,141 @@
+"""The running sessions of a scheduler: opening, finding, ending them, and describing the whole."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections import OrderedDict
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import TYPE_CHECKING
+
+from outrider.rpc.errors import NoEqualReplica, NotFound, Unavailable
+from outrider.telemetry import Tracing
+from outrider.wire.scheduler import Finished, FinishRequest, GenerateEvent, GenerateRequest, SchedulerState
+from services.scheduler.admission import check_against_model, check_shape, plan_of
+from services.scheduler.ports import ValidatorPort
+from services.scheduler.session import Session
+from services.scheduler.sources import SessionFacts
+from services.scheduler.spans import SessionSpan
+
+if TYPE_CHECKING:
+    from opentelemetry.context import Context
+
+    from services.scheduler.fleet import Fleet
+    from services.scheduler.settings import SchedulerSettings
+
+ID_BYTES = 16
+MAX_ENDED = 256
+"""Sessions remembered after their end: a caller may still shorten the one that it just read to its end."""
+WATCH_INTERVAL_S = 0.1
+"""Changes that come faster are told together."""
+
+
+class Generations:
+    """All sessions of this process."""
+
+    def __init__(self, settings: SchedulerSettings, fleet: Fleet, tracing: Tracing) -> None:
+        self._settings = settings
+        self._fleet = fleet
+        self._tracing = tracing
+        self._running: dict[bytes, Session] = {}
+        self._ended: OrderedDict[bytes, Session] = OrderedDict()
+        self._draining = False
+
+    @property
+    def state(self) -> SchedulerState:
+        """Workers and sessions of this moment."""
+        return SchedulerState(
+            self._fleet.validator_states, self._fleet.draft_states, num_sessions=len(self._running)
+        )
+
+    async def generate(
+        self, request: GenerateRequest, parent: Context | None
+    ) -> AsyncGenerator[GenerateEvent, None]:
+        """Run one session. Closing the generator frees it on all workers.
+
+        Raises:
+            OutriderError: before the first event: a bad request, or nobody to take it.
+        """
+        check_shape(request)
+        plan = plan_of(request.speculation, self._settings)
+        port = await self._validator_for(request)
+        check_against_model(request, port.info)
+        ends_itself = () if request.sampling.ignore_eos else port.info.eos_ids
+        facts = SessionFacts(
+            session=secrets.token_bytes(ID_BYTES),
+            request=request,
+            tokens=[*request.prompt, *request.output_so_far],
+            end_ids=frozenset((*request.sampling.stop_ids, *ends_itself)),
+            vocab_size=port.info.vocab_size,
+            workers=self._fleet,
+            settings=self._settings,
+        )
+        session = Session(facts, plan, port, SessionSpan(self._tracing, parent, facts.session, request))
+        self._running[session.id] = session
+        self._fleet.notify()
+        try:
+            async with aclosing(session.run()) as events:
+                async for event in events:
+                    yield event
+        finally:
+            session.close()
+            self._retire(session)
+
+    def finish(self, request: FinishRequest) -> Finished:
+        """End a session at a length of the caller's choice.
+
+        Raises:
+            NotFound: no such session runs, or has just run, here.
+            InvalidArgument: the length is more than was committed.
+        """
+        session = self._running.get(request.session) or self._ended.get(request.session)
+        if session is None:
+            raise NotFound(
+                f"no session {request.session.hex()} runs here; it may have ended", field="session"
+            )
+        return session.finish(request.kept_length, request.reason)
+
+    async def watch(self) -> AsyncGenerator[SchedulerState, None]:
+        """The state, at once and whenever it has changed; ends with the drain, which it would hold up."""
+        told = None
+        while not self._draining:
+            change = (
+                self._fleet.change
+            )  # taken before looking: what happens while the caller reads counts too
+            if (state := self.state) != told:
+                told = state
+                yield state
+            await change.wait()
+            await asyncio.sleep(WATCH_INTERVAL_S)
+
+    async def drain(self) -> None:
+        """The process is about to end: sessions go on for its grace, watches do not."""
+        self._draining = True
+        self._fleet.notify()
+
+    async def _validator_for(self, request: GenerateRequest) -> ValidatorPort:
+        """The least loaded that may take the session; waits a little for one."""
+        try:
+            async with asyncio.timeout(self._settings.validator_wait_s):
+                while not (ports := self._fleet.validators(numerics_id=request.numerics_id)):
+                    await self._fleet.changed()
+        except TimeoutError:
+            ports = self._fleet.validators() if self._settings.failover == "any" else []
+        if ports:
+            return ports[0]
+        why = self._fleet.why_no_validator()
+        if request.numerics_id and self._fleet.validators():
+            raise NoEqualReplica(
+                f"no validator of numerics id {request.numerics_id} is ready ({why}); "
+                "send the request without output_so_far",
+                field="numerics_id",
+            )
+        raise Unavailable(f"no validator is ready ({why}); try again", retry_after_s=1.0)
+
+    def _retire(self, session: Session) -> None:
+        del self._running[session.id]
+        self._ended[session.id] = session
+        if len(self._ended) > MAX_ENDED:
+            self._ended.popitem(last=False)
+        self._fleet.notify()

@@ -1,0 +1,40 @@
+"""How long a round waits for a proposal of one draft worker."""
+
+from __future__ import annotations
+
+from collections import deque
+
+NUM_SAMPLES = 64
+ENOUGH_SAMPLES = 8
+FLOOR_S = 0.05
+"""A bound below this would measure the event loop, not the draft."""
+PATIENCE = 8
+"""Waits in vain, with no answer between them, after which nobody waits until one comes."""
+
+
+class Latency:
+    """The bound of a wait: a cap; twice the moving p95 once that is known; nothing for a silent draft."""
+
+    def __init__(self, cap_s: float) -> None:
+        self._cap_s = cap_s
+        self._samples: deque[float] = deque(maxlen=NUM_SAMPLES)
+        self._num_vain = 0
+
+    @property
+    def bound_s(self) -> float:
+        """Seconds that the next round waits at most."""
+        if self._num_vain >= PATIENCE:
+            return 0.0
+        if len(self._samples) < ENOUGH_SAMPLES:
+            return self._cap_s
+        ranked = sorted(self._samples)
+        return min(self._cap_s, max(FLOOR_S, 2 * ranked[int(0.95 * (len(ranked) - 1))]))
+
+    def answered(self, seconds: float) -> None:
+        """An answer came, in time or late: a late one counts in full, else the p95 could never grow."""
+        self._samples.append(seconds)
+        self._num_vain = 0
+
+    def waited_in_vain(self) -> None:
+        """A wait reached its bound."""
+        self._num_vain += 1

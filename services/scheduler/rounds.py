@@ -1,0 +1,66 @@
+"""The rounds of one session: what each committed, and the counters at any length."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from outrider.wire.generation import Counters
+
+
+@dataclass(frozen=True, slots=True)
+class RoundRecord:
+    """One applied round, in the numbers of its verdict."""
+
+    committed: int
+    accepted: int
+    raw_accepted: int
+    drafted: int
+    prefill_only: bool = False
+
+
+class Ledger:
+    """Counts one session; `counters` can be asked for any shorter length."""
+
+    def __init__(self) -> None:
+        self._rounds: list[RoundRecord] = []
+        self.discarded_rounds = 0
+        self.missed_proposals = 0
+        self.reopens = 0
+
+    def apply(self, record: RoundRecord) -> None:
+        """Note a round whose result was applied."""
+        self._rounds.append(record)
+
+    def counters(self, kept: int | None = None) -> Counters:
+        """The counters, cut to the first `kept` tokens that these rounds committed; None: all of them.
+
+        A round that crosses the cut counts with the tokens before it: accepted tokens come first in a round,
+        so with 3 accepted and a bonus, a cut behind 2 keeps committed 2, accepted 2. A round behind the cut
+        counts as discarded. What was put to the target stays drafted, and what matched stays raw accepted.
+        """
+        left = sum(record.committed for record in self._rounds) if kept is None else kept
+        rounds = committed = drafted = accepted = raw_accepted = 0
+        discarded = self.discarded_rounds
+        for record in self._rounds:
+            inside = min(record.committed, left)
+            left -= inside
+            if record.prefill_only:
+                continue
+            if not inside:
+                discarded += 1
+                continue
+            rounds += 1
+            committed += inside
+            drafted += record.drafted
+            accepted += min(record.accepted, inside)
+            raw_accepted += record.raw_accepted
+        return Counters(
+            rounds=rounds,
+            committed=committed,
+            drafted=drafted,
+            accepted=accepted,
+            raw_accepted=raw_accepted,
+            discarded_rounds=discarded,
+            missed_proposals=self.missed_proposals,
+            reopens=self.reopens,
+        )

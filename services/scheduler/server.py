@@ -1,0 +1,41 @@
+"""The scheduler process: builds everything, serves, drains."""
+
+from __future__ import annotations
+
+import asyncio
+
+from outrider.rpc.server import run_server
+from outrider.telemetry import NO_TRACING, Tracing
+from outrider.v1 import scheduler_pb2_grpc
+from services.scheduler.fleet import Fleet
+from services.scheduler.generations import Generations
+from services.scheduler.servicer import SchedulerServicer
+from services.scheduler.settings import SchedulerSettings
+
+SERVICE_NAME = "outrider.v1.SchedulerService"
+
+
+async def serve(
+    settings: SchedulerSettings,
+    *,
+    ready: asyncio.Future[int] | None = None,
+    stop: asyncio.Event | None = None,
+    tracing: Tracing = NO_TRACING,
+) -> None:
+    """Run a scheduler until `stop` is set; `ready` gets its port.
+
+    It serves whether workers are there or not: requests wait a little for a validator, and `Describe` tells
+    who is missing. Raises PortUnavailable.
+    """
+    async with Fleet(settings) as fleet:
+        generations = Generations(settings, fleet, tracing)
+        servicer = SchedulerServicer(generations)
+        await run_server(
+            settings,
+            lambda server: scheduler_pb2_grpc.add_SchedulerServiceServicer_to_server(servicer, server),
+            name="scheduler",
+            service_names=(SERVICE_NAME,),
+            stop=stop or asyncio.Event(),
+            ready=ready,
+            on_drain=generations.drain,
+        )

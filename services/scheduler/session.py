@@ -1,0 +1,218 @@
+"""One generation: propose, verify, commit, again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from outrider.rpc.errors import Internal, InvalidArgument, OutriderError, to_failure
+from outrider.rpc.interceptors import as_outrider_error
+from outrider.sampling.acceptance import FinishReason
+from outrider.sampling.tree import DraftTree
+from outrider.telemetry import get_logger
+from outrider.wire.generation import DraftSource
+from outrider.wire.scheduler import Committed, Finished, GenerateEvent, Started
+from outrider.wire.validator import Verdict
+from services.scheduler.admission import Plan, depth_of_round
+from services.scheduler.ports import ValidatorPort
+from services.scheduler.rounds import Ledger, RoundRecord
+from services.scheduler.sources import Ask, SessionFacts, sources_for
+from services.scheduler.spans import RoundSpan, SessionSpan
+from services.scheduler.target import Round, Target
+
+log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """What is put to the target in one round, and who proposed it."""
+
+    tree: DraftTree
+    source: DraftSource
+
+
+class Session:
+    """A session and its one coroutine, `run`. Everything it knows is a mirror: the validator commits.
+
+    Args:
+        facts: what it was asked for; the session owns `facts.tokens`.
+        plan: how much it speculates.
+        port: the validator that it begins on.
+        span: its trace; ended by `close`.
+    """
+
+    def __init__(self, facts: SessionFacts, plan: Plan, port: ValidatorPort, span: SessionSpan) -> None:
+        self.id = facts.session
+        self.ledger = Ledger()
+        self._facts = facts
+        self._plan = plan
+        self._target = Target(facts, self.ledger, port)
+        self._sources = sources_for(plan.source, facts) if plan.k else []
+        self._span = span
+        self._round = 0
+        # Output tokens that another scheduler delivered.
+        self._num_before = len(facts.request.output_so_far)
+        # The round under way; cancelled when the session ends from outside.
+        self._step: asyncio.Future[Committed] | None = None
+        self._in_flight = False
+        # Set by the last verdict, or by `finish`.
+        self._finished: Finished | None = None
+        self._shortened = False
+        self._draft_status = ""
+        self._closed = False
+
+    @property
+    def num_output(self) -> int:
+        """Output tokens that are committed."""
+        return len(self._facts.tokens) - len(self._facts.request.prompt)
+
+    async def run(self) -> AsyncGenerator[GenerateEvent, None]:
+        """The events of the session.
+
+        Raises:
+            OutriderError: before Started; afterwards an error is the last event.
+        """
+        started = False
+        try:
+            while self._finished is None:
+                committed = await self._unless_shortened(self.step())
+                if not started:
+                    started = True
+                    yield Started(self.id, self._target.info.numerics_id, self._target.info.exactness)
+                if committed is not None and committed.tokens:
+                    yield committed
+            yield self._finished
+        except Exception as error:
+            known = self._explained(error)
+            self._span.failed(known.reason)
+            if not started:
+                raise known from error
+            yield to_failure(known)
+        finally:
+            self.close()
+
+    async def step(self) -> Committed:
+        """One round."""
+        self._round += 1
+        span = self._span.begin_round(self._round, len(self._facts.tokens))
+        try:
+            draft = await self._draft(span)
+            verdict = await self._verify(draft, span)
+            return self._commit(draft, verdict, span)
+        finally:
+            span.end()
+
+    def finish(self, kept_length: int, reason: FinishReason) -> Finished:
+        """End the session at `kept_length` output tokens, also when it has just ended by itself.
+
+        Raises:
+            InvalidArgument: more than what was committed.
+        """
+        if kept_length > self.num_output:
+            raise InvalidArgument(
+                f"kept_length is {kept_length}, but only {self.num_output} output tokens were delivered",
+                field="kept_length",
+            )
+        if self._in_flight:
+            self.ledger.discarded_rounds += 1
+        self._shortened = True
+        self._finished = self._end(reason, max(0, kept_length - self._num_before))
+        self.close()
+        return self._finished
+
+    def close(self) -> None:
+        """Free the session on both sides, at once."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._step is not None:
+            self._step.cancel()
+        self._target.close()
+        for source in self._sources:
+            source.close()
+        self._draft_status = self._status_of_drafts()
+        self._sources = []  # an ended session is remembered for a while, and its index is large
+        counters = self._finished.counters if self._finished else self.ledger.counters()
+        reason = self._finished.finish_reason if self._finished else None
+        self._span.end(reason, counters, self._target.info)
+
+    async def _draft(self, span: RoundSpan) -> Draft:
+        k = depth_of_round(
+            self._plan,
+            self._target.info,
+            length=len(self._facts.tokens),
+            num_output=self.num_output,
+            max_tokens=self._facts.request.sampling.max_tokens,
+        )
+        draft, why_missed = Draft(DraftTree.empty(), DraftSource.NONE), ""
+        for source in self._sources if k else ():
+            with span.drafting(source.kind, k, self._plan.w) as headers:
+                ask = Ask(self._round, k, self._plan.w, self._round == 1, *headers)
+                tree = await source.propose(ask)
+            if tree is not None:
+                draft = Draft(tree, source.kind) if tree.num_nodes else draft
+                break
+            self.ledger.missed_proposals += 1
+            why_missed = why_missed or source.status
+        span.drafted(k, self._plan.w, why_missed)
+        return draft
+
+    async def _verify(self, draft: Draft, span: RoundSpan) -> Verdict:
+        self._in_flight = True
+        try:
+            with span.verifying(self._target.address) as headers:
+                return await self._target.verify(Round(self._round, draft.tree, *headers))
+        finally:
+            self._in_flight = False
+
+    def _commit(self, draft: Draft, verdict: Verdict, span: RoundSpan) -> Committed:
+        self._facts.tokens.extend(verdict.committed)
+        for source in self._sources:
+            source.observe(verdict.committed)
+        self.ledger.apply(
+            RoundRecord(
+                committed=len(verdict.committed),
+                accepted=verdict.accepted,
+                raw_accepted=verdict.raw_accepted,
+                drafted=verdict.drafted,
+                prefill_only=verdict.prefill_only,
+            )
+        )
+        span.committed(draft.source, self._target.epoch, verdict)
+        if verdict.finish_reason is not None:
+            self._finished = self._end(verdict.finish_reason)
+        return Committed(verdict.committed, verdict.logprobs)
+
+    def _end(self, reason: FinishReason, kept: int | None = None) -> Finished:
+        return Finished(
+            finish_reason=reason,
+            counters=self.ledger.counters(kept),
+            numerics_id=self._target.info.numerics_id,
+            changed_replica=self._target.changed_replica,
+            draft_status=self._status_of_drafts(),
+        )
+
+    def _status_of_drafts(self) -> str:
+        return next((source.status for source in self._sources if source.status), self._draft_status)
+
+    async def _unless_shortened(self, step: Coroutine[Any, Any, Committed]) -> Committed | None:
+        """What the step gives; None when `finish` came first, and the step was dropped."""
+        self._step = asyncio.ensure_future(step)
+        try:
+            committed = await self._step
+        except asyncio.CancelledError:
+            # By `finish`, or because this very task is cancelled: only the second one goes on upwards.
+            task = asyncio.current_task()
+            if not self._shortened or (task is not None and task.cancelling()):
+                raise
+            return None
+        return None if self._shortened else committed
+
+    def _explained(self, error: Exception) -> OutriderError:
+        known = as_outrider_error(error)
+        if known is not None:
+            return known
+        log.error("session_failed", session=self.id.hex(), exc_info=error)
+        return Internal("internal error of the scheduler; its log has the details")

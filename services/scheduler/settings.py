@@ -1,0 +1,81 @@
+"""Settings of the scheduler process."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+
+from outrider.rpc.settings import ServerSettings
+from outrider.wire.generation import DraftSource
+from outrider.wire.worker import MAX_DEPTH
+
+
+def _split(value: object) -> object:
+    """Flags and variables write a list as "a:1, b:2"."""
+    if isinstance(value, str):
+        return tuple(part.strip() for part in value.split(",") if part.strip())
+    return value
+
+
+def _checked(addresses: tuple[str, ...]) -> tuple[str, ...]:
+    for address in addresses:
+        host, _, port = address.rpartition(":")
+        if not host or not port.isdigit() or not 0 < int(port) <= 65535:
+            raise ValueError(f"{address!r} is no address; write host:port, such as 127.0.0.1:50052")
+    if len(set(addresses)) != len(addresses):
+        raise ValueError("an address is named twice; name each worker once")
+    return addresses
+
+
+Addresses = Annotated[tuple[str, ...], BeforeValidator(_split), AfterValidator(_checked)]
+
+
+class SchedulerSettings(ServerSettings):
+    """The scheduler: its workers, how much it speculates, how long it waits."""
+
+    port: int = Field(default=50051, ge=0, le=65535)
+    """Port to listen on; 0 takes any free one."""
+    validators: Addresses = ("127.0.0.1:50052",)
+    """Validators, comma-separated host:port."""
+    drafts: Addresses = ("127.0.0.1:50053",)
+    """Draft workers, comma-separated host:port; empty: none."""
+    default_k: int = Field(default=4, ge=0)
+    """Drafted tokens per candidate where the request does not say."""
+    max_k: int = Field(default=16, ge=0, le=MAX_DEPTH)
+    """The largest k that a request may ask for."""
+    default_source: Literal["none", "ngram", "model"] | None = None
+    """Draft source where the request does not say; unset: model when there are drafts, else ngram."""
+    draft_wait_ms: int = Field(default=1000, ge=0)
+    """A round waits at most this long for a proposal, and at most twice the moving p95 of that draft."""
+    validator_wait_s: float = Field(default=5.0, ge=0)
+    """A new session waits this long for a validator when none is ready."""
+    reopen_deadline_s: float = Field(default=20.0, ge=0)
+    """A session whose validator is lost looks this long for one of equal numerics id."""
+    failover: Literal["equal", "any"] = "equal"
+    """After that deadline: end with NO_EQUAL_REPLICA, or go on with any validator and say so."""
+    ngram_min: int = Field(default=2, ge=1, le=8)
+    """The shortest run of tokens that the n-gram source looks up."""
+    ngram_max: int = Field(default=8, ge=1, le=32)
+    """The longest run of tokens that the n-gram source looks up."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> SchedulerSettings:
+        if not self.validators:
+            raise ValueError("--validators (OUTRIDER_VALIDATORS) is empty; name at least one host:port")
+        if self.default_k > self.max_k:
+            raise ValueError(
+                f"--default-k (OUTRIDER_DEFAULT_K) is {self.default_k}, above --max-k ({self.max_k})"
+            )
+        if self.ngram_min > self.ngram_max:
+            raise ValueError(
+                f"--ngram-min (OUTRIDER_NGRAM_MIN) is {self.ngram_min}, above --ngram-max ({self.ngram_max})"
+            )
+        return self
+
+    @property
+    def source(self) -> DraftSource:
+        """The draft source of requests that name none."""
+        if self.default_source is None:
+            return DraftSource.MODEL if self.drafts else DraftSource.NGRAM
+        return DraftSource[self.default_source.upper()]

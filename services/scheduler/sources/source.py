@@ -1,0 +1,63 @@
+"""The two verbs of a draft source, and what a session tells its sources."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+from outrider.wire.scheduler import GenerateRequest
+
+if TYPE_CHECKING:
+    from outrider.sampling.tree import DraftTree
+    from outrider.wire.generation import DraftSource
+    from services.scheduler.ports import Workers
+    from services.scheduler.settings import SchedulerSettings
+
+
+@dataclass(frozen=True, slots=True)
+class SessionFacts:
+    """What stays the same over a session, and the one list that grows."""
+
+    session: bytes
+    request: GenerateRequest
+    # Prompt and output; the session alone appends, before it calls `observe`.
+    tokens: list[int]
+    # Ids that end the answer.
+    end_ids: frozenset[int]
+    vocab_size: int
+    workers: Workers
+    settings: SchedulerSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One round's wish: at most `w` candidates of at most `k` tokens, k and w at least 1."""
+
+    round: int
+    k: int
+    w: int
+    # The session's first round here: nobody waits in it.
+    first: bool = False
+    traceparent: str = ""
+    tracestate: str = ""
+
+
+class Source(Protocol):
+    """Anything that proposes tokens."""
+
+    kind: ClassVar[DraftSource]
+    # Why a round went without: empty while none did.
+    status: str
+
+    async def propose(self, ask: Ask) -> DraftTree | None:
+        """A tree, perhaps empty; None when an answer should have come and did not. Never raises."""
+        ...
+
+    def observe(self, committed: Sequence[int]) -> None:
+        """Take note of tokens that were committed, whoever proposed them."""
+        ...
+
+    def close(self) -> None:
+        """Free what the source holds elsewhere."""
+        ...

@@ -1,0 +1,43 @@
+import pytest
+
+from outrider.rpc.errors import InvalidArgument
+from outrider.wire.generation import DraftSource, Speculation
+from services.scheduler.admission import Plan, depth_of_round, plan_of
+from services.scheduler.settings import SchedulerSettings
+from tests.support.reference_target import model_info
+
+MODEL = Plan(k=4, w=1, source=DraftSource.MODEL)
+
+
+@pytest.mark.parametrize(
+    ("plan", "length", "num_output", "expected"),
+    [
+        (MODEL, 10, 0, 4),
+        (MODEL, 97, 0, 2),
+        (MODEL, 99, 0, 0),
+        (MODEL, 100, 0, 0),
+        (MODEL, 10, 47, 2),
+        (MODEL, 10, 49, 0),
+        (MODEL, 10, 50, 0),
+        (Plan(64, 1, DraftSource.MODEL), 10, 0, 8),
+        (Plan(64, 4, DraftSource.MODEL), 10, 0, 5),
+    ],
+)
+def test_c44_the_depth_of_a_round(plan, length, num_output, expected):
+    info = model_info(context_length=100, max_depth=8, max_nodes=20)
+    assert depth_of_round(plan, info, length=length, num_output=num_output, max_tokens=50) == expected
+
+
+def test_defaults_fill_what_a_request_leaves_open():
+    settings = SchedulerSettings(default_k=3)
+    assert plan_of(Speculation(), settings) == Plan(3, 1, DraftSource.MODEL)
+    assert plan_of(Speculation(k=0), settings) == Plan(0, 1, DraftSource.MODEL)
+    assert plan_of(Speculation(k=2, source=DraftSource.NONE), settings) == Plan(0, 1, DraftSource.NONE)
+    assert plan_of(Speculation(), SchedulerSettings(drafts=())).source is DraftSource.NGRAM
+    assert plan_of(Speculation(), SchedulerSettings(default_source="none")).k == 0
+
+
+def test_c64_k_above_the_limit_is_refused_with_the_limit():
+    with pytest.raises(InvalidArgument, match=r"speculation\.k is 4294967295, the limit is 8") as raised:
+        plan_of(Speculation(k=2**32 - 1), SchedulerSettings(max_k=8))
+    assert raised.value.field == "speculation.k"

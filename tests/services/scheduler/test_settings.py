@@ -1,0 +1,45 @@
+import pytest
+
+from outrider.rpc.settings import SettingsError, read_settings
+from outrider.wire.generation import DraftSource
+from services.scheduler.settings import SchedulerSettings
+
+
+def test_lists_are_comma_separated_in_flags_and_variables(monkeypatch):
+    monkeypatch.setenv("OUTRIDER_DRAFTS", "c:3, d:4")
+    settings = read_settings(SchedulerSettings, ["--validators", "a:1,b:2"])
+    assert settings.validators == ("a:1", "b:2")
+    assert settings.drafts == ("c:3", "d:4")
+
+
+def test_no_drafts(monkeypatch):
+    monkeypatch.setenv("OUTRIDER_DRAFTS", "")
+    settings = read_settings(SchedulerSettings, [])
+    assert settings.drafts == ()
+    assert settings.source is DraftSource.NGRAM
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--validators", "localhost"], "--validators (OUTRIDER_VALIDATORS)"),
+        (["--validators", "a:1,a:1"], "named twice"),
+        (["--validators", ""], "--validators (OUTRIDER_VALIDATORS)"),
+        (["--drafts", "a:99999"], "is no address"),
+        (["--max-k", "65"], "--max-k (OUTRIDER_MAX_K)"),
+        (["--default-k", "9", "--max-k", "8"], "--default-k (OUTRIDER_DEFAULT_K) is 9, above --max-k (8)"),
+        (["--default-source", "magic"], "--default-source (OUTRIDER_DEFAULT_SOURCE)"),
+        (["--failover", "maybe"], "--failover (OUTRIDER_FAILOVER)"),
+        (["--ngram-min", "8", "--ngram-max", "2"], "--ngram-min (OUTRIDER_NGRAM_MIN)"),
+        (["--no-such-flag", "1"], "--no-such-flag"),
+    ],
+)
+def test_a_bad_value_is_one_line_that_names_the_setting(arguments, words):
+    with pytest.raises(SettingsError) as raised:
+        read_settings(SchedulerSettings, arguments)
+    assert words in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_under_twenty_fields():
+    assert len(SchedulerSettings.model_fields) < 20
