@@ -6,6 +6,11 @@ from pathlib import Path
 import pytest
 
 from outrider import models
+from outrider.runtime.cores import SHARED_CORES
+
+# Tests run models in this process and in others at the same time. Takes effect because torch is not loaded yet.
+for _name, _value in SHARED_CORES.items():
+    os.environ.setdefault(_name, _value)
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 import structlog
 import torch
+from safetensors import SafetensorError
 from transformers import AutoConfig, AutoModelForCausalLM
+from transformers.utils import logging as transformers_logging
 
 from outrider.runtime.attention import IMPLEMENTATION
 from outrider.runtime.checkpoints import checkpoint_folder, read_json
@@ -31,6 +33,9 @@ DTYPES = ("float32", "bfloat16", "float16")
 DEFAULT_KV_BUDGET_BYTES = 1 << 30
 
 _log = structlog.get_logger(__name__)
+
+# Its bars would fill a server's log; `progress` says what takes long.
+transformers_logging.disable_progress_bar()
 
 
 def load_runtime(
@@ -155,7 +160,7 @@ def _weights(folder: Path, dtype: str, device: torch.device) -> PreTrainedModel:
             local_files_only=True,
             trust_remote_code=False,
         )
-    except (ValueError, OSError, KeyError, RuntimeError, ImportError) as error:
+    except (ValueError, OSError, KeyError, RuntimeError, ImportError, SafetensorError) as error:
         reason = str(error).strip().splitlines()[0]
         raise ModelError(f"the model in {folder} cannot be loaded: {reason}") from error
     model.train(mode=False)

@@ -80,7 +80,8 @@ def configure_logging(service_name: str, *, level: str | None = None, stream: Te
         cache_logger_on_first_use=False,  # a later call must reach loggers that exist already
     )
     renderers: list[Processor] = (
-        [structlog.dev.ConsoleRenderer()]
+        # Plain tracebacks: the pretty ones print local variables, prompts among them.
+        [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)]
         if target.isatty()
         else [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer(default=str)]
     )

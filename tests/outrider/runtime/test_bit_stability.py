@@ -183,6 +183,10 @@ def test_tiny_models_keep_every_bit(tiny: Runtime, seed: int, lengths: list[int]
     _walk_together(tiny, seed, len(lengths), lengths)
 
 
+def test_tiny_models_keep_every_bit_where_attention_works_in_several_blocks_of_keys(tiny: Runtime) -> None:
+    _walk_together(tiny, 5, 2, [700, 530])
+
+
 @pytest.mark.parametrize("seed", [1, 2])
 def test_smollm2_keeps_every_bit(smollm2: Runtime, seed: int) -> None:
     _walk_together(smollm2, seed, 3, [LENGTH, 70, 9])
