@@ -1,0 +1,94 @@
+"""Both workers' streaming method: handshake, one task that reads, and a generator that writes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import TYPE_CHECKING, Any
+
+from outrider.rpc.errors import FailedPrecondition, InvalidArgument
+from outrider.wire.worker import MINIMUM_REVISION, REVISION, FromWorker, Hello, Welcome
+from outrider.worker.admission import ID_BYTES
+from outrider.worker.connection import Connection
+
+if TYPE_CHECKING:
+    from outrider.worker.engine import Engine
+    from outrider.worker.role import Codec
+
+
+class Streams:
+    """All open streams of a worker. Event loop only."""
+
+    def __init__(self, engine: Engine, codec: Codec) -> None:
+        self._engine = engine
+        self._codec = codec
+        self._open: set[Connection] = set()
+
+    async def serve(self, requests: AsyncIterator[Any]) -> AsyncGenerator[Any, None]:
+        """One stream: yields encoded responses until the peer or the worker ends it.
+
+        Raises:
+            FailedPrecondition: the revisions do not overlap.
+            InvalidArgument: the first message has no proper Hello.
+            MalformedMessage: a message breaks the contract.
+        """
+        first = await anext(requests, None)
+        if first is None:
+            return
+        message = self._codec.decode_request(first)
+        connection = Connection(_checked(message.hello).peer_id)
+        welcome = Welcome(info=self._engine.info, lease_ms=round(self._engine.lease_s * 1000))
+        self._open.add(connection)
+        self._engine.connect(connection)
+        reader = asyncio.create_task(self._read(requests, connection))
+        try:
+            yield self._codec.encode_response(FromWorker(welcome=welcome, load=self._engine.load))
+            if message.commands:
+                self._engine.receive(connection, message.commands)
+            async for outgoing in connection.messages():
+                response = FromWorker(outgoing.events, go_away=outgoing.go_away, load=self._engine.load)
+                yield self._codec.encode_response(response)
+        finally:
+            self._open.discard(connection)
+            self._engine.disconnect(connection)
+            reader.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await reader
+
+    async def drain(self, grace_s: float) -> None:
+        """Announce the end on every stream, refuse Open, and end the streams after at most `grace_s`."""
+        self._engine.refuse_opens("the worker is shutting down", going_away=True)
+        for connection in self._open:
+            connection.announce_end(round(grace_s * 1000))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(grace_s):
+                await self._engine.empty()
+        for connection in self._open:
+            connection.end()
+
+    async def _read(self, requests: AsyncIterator[Any], connection: Connection) -> None:
+        """Hand commands to the engine as they come; never waits for it."""
+        try:
+            async for request in requests:
+                self._engine.receive(connection, self._codec.decode_request(request).commands)
+        except Exception as error:  # noqa: BLE001  # the stream ends with it
+            connection.end(error)
+        else:
+            connection.end()
+
+
+def _checked(hello: Hello | None) -> Hello:
+    if hello is None:
+        raise InvalidArgument("the first message of a stream must carry hello", field="hello")
+    if len(hello.peer_id) != ID_BYTES:
+        raise InvalidArgument(
+            f"hello.peer_id has {len(hello.peer_id)} bytes; give 16 random ones", field="hello.peer_id"
+        )
+    if hello.minimum_revision > REVISION or hello.revision < MINIMUM_REVISION:
+        raise FailedPrecondition(
+            f"the scheduler speaks protocol revisions {hello.minimum_revision} to {hello.revision}, "
+            f"this worker {MINIMUM_REVISION} to {REVISION}; upgrade the older of the two",
+            field="hello.revision",
+        )
+    return hello

@@ -1,0 +1,1 @@
+"""The draft: a small model that proposes what the target will say."""

@@ -1,0 +1,56 @@
+"""Building and serving the draft."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import grpc
+
+from outrider.runtime.errors import ModelError
+from outrider.telemetry import NO_TRACING
+from outrider.v1 import draft_pb2_grpc
+from outrider.wire import draft as codec
+from outrider.worker.serving import Service, serve_worker
+from services.draft.role import Drafting
+from services.draft.servicer import SERVICE, DraftServicer
+
+if TYPE_CHECKING:
+    from outrider.runtime.runtime import Runtime
+    from outrider.telemetry import Tracing
+    from outrider.worker.stream import Streams
+    from services.draft.settings import DraftSettings
+
+LOAD_ERRORS = (ModelError,)
+
+
+async def serve(
+    settings: DraftSettings,
+    *,
+    ready: asyncio.Future[int] | None = None,
+    stop: asyncio.Event | None = None,
+    tracing: Tracing = NO_TRACING,
+) -> None:
+    """Load the draft model and serve until `stop`. Raises `ModelError`, `PortUnavailable`."""
+
+    def load(model: str) -> Runtime:
+        # Not at the top: a bad flag is told at once, without waiting for torch.
+        from outrider.runtime.loading import load_runtime
+
+        return load_runtime(model, **settings.runtime_options)
+
+    service = Service(
+        name="draft",
+        full_name=SERVICE,
+        codec=codec,
+        role_of=Drafting,
+        register=_register,
+        load=load,
+        load_errors=LOAD_ERRORS,
+        drain_before_reload=False,
+    )
+    await serve_worker(service, settings, ready=ready, stop=stop, tracing=tracing)
+
+
+def _register(server: grpc.aio.Server, streams: Streams) -> None:
+    draft_pb2_grpc.add_DraftServiceServicer_to_server(DraftServicer(streams), server)

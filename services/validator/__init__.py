@@ -1,0 +1,1 @@
+"""The validator: the target model, the acceptance rule, the verdict."""
