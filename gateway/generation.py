@@ -67,17 +67,18 @@ class Generator:
         Closing the iterator ends the session everywhere. Raises OutriderError, InvalidParameter and
         MalformedMessage for what goes wrong before the first delta.
         """
-        name = chat_span_name(request.model or served.info.model)
+        # Not the name that was asked for: where that is another one, it can be any text.
+        name = chat_span_name(served.info.model)
         span = self._tracing.start_root(name, parent=parent, kind=SpanKind.SERVER)
         bind_span(span)
-        begun = False
+        begun = ended = False
         try:
             check_model(request.model, served)
             asked = await asyncio.to_thread(prepare, request, served, max_prompt_bytes=self._max_prompt_bytes)
             describe_request(span, served.info.model, asked)
             async with aclosing(self._answer(request, asked, served, span, parent)) as events:
                 async for event in events:
-                    begun = True
+                    begun, ended = True, isinstance(event, Final)
                     yield event
         except Exception as error:
             failure = as_outrider_error(error) or Internal(
@@ -89,7 +90,8 @@ class Generator:
             log.warning("generation_failed", reason=failure.reason, exc_info=isinstance(failure, Internal))
             yield to_failure(failure)
         except (asyncio.CancelledError, GeneratorExit):
-            mark_failed(span, FinishReason.CANCELLED.value)
+            if True:  # whoever has the final event may leave
+                mark_failed(span, FinishReason.CANCELLED.value)
             raise
         finally:
             span.end()

@@ -8,7 +8,7 @@ import pytest
 from outrider import models
 from outrider.runtime.cores import SHARED_CORES
 
-# Tests run models in this process and in others at the same time. Takes effect because torch is not loaded yet.
+# Tests run models in several processes at a time. Takes effect because torch is not loaded yet.
 for _name, _value in SHARED_CORES.items():
     os.environ.setdefault(_name, _value)
 

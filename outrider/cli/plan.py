@@ -14,6 +14,8 @@ from outrider.runtime.cores import SHARED_CORES
 HOST = "127.0.0.1"
 DEFAULT_BASE_PORT = 50050
 """Gateway; then scheduler, validator, draft, and further validators."""
+REOPEN_DEADLINE_S = 60
+"""A validator that died is started again, and sessions wait for it as long as a large model may take to load."""
 
 
 class PlanError(Exception):
@@ -159,7 +161,8 @@ def plan(pair: Pair, ports: Sequence[int], *, num_validators: int, dtype: str | 
         f"--validators={','.join(f'{HOST}:{port}' for port in validator_ports)}",
         f"--drafts={','.join(f'{HOST}:{port}' for port in draft_ports)}",
     )
-    children.append(ChildPlan("scheduler", "services.scheduler", scheduler, workers))
+    patience = {"OUTRIDER_REOPEN_DEADLINE_S": str(REOPEN_DEADLINE_S)}
+    children.append(ChildPlan("scheduler", "services.scheduler", scheduler, workers, patience))
     children.append(ChildPlan("gateway", "gateway", gateway, (f"--scheduler={HOST}:{scheduler}",)))
     return children
 

@@ -1,12 +1,12 @@
 """Canonical attention: the same keys, in the same shapes, for a position however it was reached.
 
-Registered with transformers as an attention implementation, so that a model's own code runs around it. Each call
-writes the step's keys and values to the pool and attends tile by tile as `layout` says.
+Registered with transformers as an attention implementation, so that a model's own code runs around it. Each
+call writes the step's keys and values to the pool and attends tile by tile as `layout` says.
 
 Query heads that share a key head are folded into the rows of a tile: a tile is then
 [num_kv_heads, heads_per_group * 4, head_dim] against [num_kv_heads, num_keys, head_dim]. A kernel that works
-tile by tile gives a tile the same bits alone and among others, which the start-up self-test proves for the real
-machine, and keys are never repeated in memory.
+tile by tile gives a tile the same bits alone and among others, which the start-up self-test proves for the
+real machine, and keys are never repeated in memory.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 IMPLEMENTATION = "outrider"
 STEP_KEYWORD = "outrider_step"
 
-# Keywords of transformers' models that do not change the result here: the step has its own positions, and no model runs
-# with dropout.
+# Keywords of transformers' models that do not change the result here: the step has its own positions, and no
+# model runs with dropout.
 _IGNORED = frozenset({"dropout", "position_ids", "use_cache", "cache"})
 
 
@@ -41,8 +41,8 @@ class AttentionStep:
     queries: torch.Tensor  # int64 [num_rows], where each row goes among all tiles' queries
     num_tiles: int
     groups: tuple[_DeviceGroup, ...]
-    # bool [num_rows], set by the last layer: rows that are neither NaN nor infinite. Such a row stays so in all layers behind
-    # the one where it broke, since each adds to it.
+    # bool [num_rows], set by the last layer: rows that are neither NaN nor infinite. Such a row stays so in
+    # all layers behind the one where it broke, since each adds to it.
     finite: torch.Tensor | None = None
 
     @classmethod

@@ -1,4 +1,4 @@
-"""From what the operator names to a folder of safetensors: a hub id, a folder, a GGUF file, or a fetched model."""
+"""From what the operator names (hub id, folder, GGUF file, fetched model) to a folder of safetensors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def checkpoint_folder(model: str, dtype: str, progress: Callable[[str], None]) -
     """Find, fetch or convert the weights that `model` names.
 
     Args:
-        model: name of a fetched model, path of a folder or of a GGUF file, or hub id; looked up in this order.
+        model: name of a fetched model, path of a folder or GGUF file, or hub id; looked up in this order.
         dtype: the role's dtype; a GGUF file is converted once for each.
         progress: told in words what takes long.
 

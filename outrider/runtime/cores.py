@@ -7,6 +7,7 @@ from typing import Final
 SHARED_CORES: Final = {"GOMP_SPINCOUNT": "1000"}
 """Environment for model processes on the same cores; must be set before torch is loaded.
 
-OpenMP threads spin for a while when they wait for work. Draft and validator take turns, so the threads of the one that waits
-would spin on the cores that the other one needs. Without any spin each kernel starts more slowly.
+OpenMP threads spin for a while when they wait for work. Draft and validator take turns, so the threads of the
+one that waits would spin on the cores that the other one needs. Without any spin each kernel starts more
+slowly.
 """

@@ -1,8 +1,8 @@
 """Which model families can keep the exact promise, judged by their configuration.
 
-A position's logits must follow from its own prefix alone. That fails where the forward looks at the rest of the batch
-(mixtures of experts with capacity or sorted dispatch, RoPE whose frequencies follow from the longest position present)
-or keeps a state that can not be rewound (recurrent and linear-attention layers).
+A position's logits must follow from its own prefix alone. That fails where the forward looks at the rest of
+the batch (mixtures of experts with capacity or sorted dispatch, RoPE whose frequencies follow from the
+longest position present) or keeps a state that can not be rewound (recurrent and linear-attention layers).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _EXPERT_FIELDS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_n
 
 
 def obstacles_to_exactness(config: PreTrainedConfig) -> list[str]:
-    """Why a model of this configuration can only be served as `near_tie`; empty when nothing is known against it."""
+    """Why a model of this configuration can only be served as `near_tie`; empty when it may be exact."""
     text = config.get_text_config()
     found = [*_rope_obstacles(text), *_expert_obstacles(text)]
     return list(dict.fromkeys(found))
@@ -59,4 +59,5 @@ def _rope_type(rope: Mapping[str, Any]) -> str:
 def _expert_obstacles(config: PreTrainedConfig) -> Iterator[str]:
     for name in _EXPERT_FIELDS:
         if (getattr(config, name, 0) or 0) > 1:
-            yield f"it is a mixture of experts ({name}={getattr(config, name)}), whose expert batches mix sessions"
+            count = getattr(config, name)
+            yield f"it is a mixture of experts ({name}={count}), whose expert batches mix sessions"

@@ -18,8 +18,8 @@ _DIGEST_BYTES = 16
 def weight_fingerprint(folder: Path, dtype: str) -> str:
     """Hash configuration, weights and dtype of a checkpoint folder; 32 hex digits.
 
-    Hashing takes about a second per gigabyte, so each file's digest is remembered in the cache folder for as long as its
-    path, size and time of change stay the same.
+    Hashing takes about a second per gigabyte, so each file's digest is remembered in the cache folder for as
+    long as its path, size and time of change stay the same.
     """
     memory = _Memory(cache_dir() / "fingerprints.json")
     digest = hashlib.blake2b(dtype.encode(), digest_size=_DIGEST_BYTES)

@@ -26,10 +26,11 @@ class KVShape:
 
 
 class KVPool:
-    """Storage [num_layers, 2, num_slots, num_kv_heads, head_dim]; index 0 of the second axis is keys, 1 values.
+    """Storage [num_layers, 2, num_slots, num_kv_heads, head_dim]; index 0 of the second axis is keys, 1
+    values.
 
-    It never holds NaN or infinity: a masked key has weight 0, and 0 * NaN would still be NaN, so that one broken
-    row could reach whoever reads or inherits its page.
+    It never holds NaN or infinity: a masked key has weight 0, and 0 * NaN would still be NaN, so that one
+    broken row could reach whoever reads or inherits its page.
     """
 
     def __init__(self, shape: KVShape, num_pages: int, device: torch.device) -> None:
@@ -38,7 +39,10 @@ class KVPool:
         self._data = _zeros(size, shape.dtype, device)
 
     def write(self, layer: int, slots: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> None:
-        """Store rows, non-finite numbers as 0: slots int64 [num_rows]; others [num_rows, num_kv_heads, head_dim]."""
+        """Store rows, non-finite numbers as 0.
+
+        `slots` is int64 [num_rows]; keys and values are [num_rows, num_kv_heads, head_dim].
+        """
         self._data[layer, 0].index_copy_(0, slots, keys.nan_to_num(0.0, 0.0, 0.0))
         self._data[layer, 1].index_copy_(0, slots, values.nan_to_num(0.0, 0.0, 0.0))
 

@@ -1,12 +1,13 @@
 """Where each row of a step goes: positions, KV slots, and the canonical query tiles.
 
-The logits of a position must not depend on what else is in the batch, so attention never sees the batch. Rows are
-put into tiles of 4 queries aligned to the absolute position (positions 8..11 are one tile, whichever of them are
-present), and a tile reads as many keys as its position says, rounded up to 64: never more because a neighbour is
-longer, never fewer because the step is short. Missing rows of a tile are zero queries whose result is dropped.
+The logits of a position must not depend on what else is in the batch, so attention never sees the batch. Rows
+are put into tiles of 4 queries aligned to the absolute position (positions 8..11 are one tile, whichever of
+them are present), and a tile reads as many keys as its position says, rounded up to 64: never more because a
+neighbour is longer, never fewer because the step is short. Missing rows of a tile are zero queries whose
+result is dropped.
 
-Example: a session with 66 tokens held verifies 4 more, positions 66..69. Tile 16 (positions 64..67) gets rows 2 and
-3, tile 17 (68..71) rows 0 and 1; both read keys 0..127, and a mask hides the keys behind each row.
+Example: a session with 66 tokens held verifies 4 more, positions 66..69. Tile 16 (positions 64..67) gets rows
+2 and 3, tile 17 (68..71) rows 0 and 1; both read keys 0..127, and a mask hides the keys behind each row.
 """
 
 from __future__ import annotations

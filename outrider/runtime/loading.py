@@ -35,7 +35,7 @@ DEFAULT_KV_BUDGET_BYTES = 1 << 30
 _log = structlog.get_logger(__name__)
 
 # Its bars would fill a server's log; `progress` says what takes long.
-transformers_logging.disable_progress_bar()
+transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # as it is published
 
 
 def load_runtime(
@@ -178,7 +178,7 @@ def _kv_shape(config: PreTrainedConfig, dtype: torch.dtype) -> KVShape:
 
 
 def _end_ids(folder: Path, config: PreTrainedConfig, vocab_size: int) -> tuple[int, ...]:
-    """End ids of the configuration and of generation_config.json: chat models often name theirs only in one."""
+    """End ids of config.json and generation_config.json: chat models often name theirs only in one."""
     found: set[int] = set()
     for value in (
         config.get_text_config().eos_token_id,

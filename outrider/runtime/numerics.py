@@ -43,8 +43,8 @@ class SelfTest:
 def self_test(runtime: Runtime, vocab_size: int) -> SelfTest:
     """Reach the last positions of a fixed text in several ways and compare all logits bit by bit.
 
-    Row counts, splits, wrong drafts, neighbours and trees are among the ways, on the real device with its real
-    thread count. Takes about twenty small forwards.
+    Row counts, splits, wrong drafts, neighbours and trees are among the ways, on the real device with its
+    real thread count. Takes about twenty small forwards.
 
     Raises:
         OutOfPages: the KV budget does not hold two short sequences.

@@ -11,8 +11,8 @@ PAGE_SIZE = 64
 class PagePool:
     """Hands out page numbers 0 <= page < num_pages.
 
-    A sequence asks for the page behind its last one first: consecutive pages can be read in place, scattered ones
-    have to be gathered.
+    A sequence asks for the page behind its last one first: consecutive pages can be read in place, scattered
+    ones have to be gathered.
     """
 
     def __init__(self, num_pages: int) -> None:
@@ -52,7 +52,7 @@ class PagePool:
         self._free.update(pages)
 
     def _start(self, count: int) -> int:
-        """First page of a free stretch, with twice the room asked for if there is one, so that it can grow in place."""
+        """First page of a free stretch, with twice the room asked for if possible, so that it can grow."""
         for room in (max(8, 2 * count), count):
             for offset in range(0, self.num_pages, room):
                 start = (self._cursor + offset) % self.num_pages

@@ -28,8 +28,9 @@ MAX_ROWS = 1024
 class Runtime:
     """A loaded model. One thread owns it.
 
-    A position's logits are the same to the bit whatever else is in the batch, however its prefix was cut into steps,
-    as a chain or in a tree, and after a rebuild; `numerics.self_test` proves it on the machine at hand.
+    A position's logits are the same to the bit whatever else is in the batch, however its prefix was cut into
+    steps, as a chain or in a tree, and after a rebuild; `numerics.self_test` proves it on the machine at
+    hand.
     """
 
     page_size = PAGE_SIZE
@@ -112,7 +113,8 @@ class Runtime:
             infinite, and every row behind it in its sequence, is NaN; other sequences are not touched.
 
         Raises:
-            ValueError: more than `max_rows` rows, none, or rows that were not reserved; nothing has changed then.
+            ValueError: more than `max_rows` rows, none, or rows that were not reserved; nothing has changed
+            then.
         """
         self._check(segments)
         before = {
@@ -133,7 +135,7 @@ class Runtime:
 
     @torch.inference_mode()
     def _forward(self, layout: StepLayout) -> tuple[np.ndarray, np.ndarray]:
-        """Logits of the wanted rows, float32 [num_wanted, width], and which rows are finite, bool [num_rows]."""
+        """Logits of the wanted rows, float32 [num_wanted, width]; which rows are finite, bool [num_rows]."""
         padding = -layout.num_rows % ROW_MULTIPLE
         tokens = torch.from_numpy(np.pad(layout.tokens, (0, padding))).to(self._device)
         positions = torch.from_numpy(np.pad(layout.positions, (0, padding))).to(self._device)
@@ -169,11 +171,9 @@ class Runtime:
                 raise ValueError("a sequence's chain comes first in a step, and not behind a pending tree")
             if segment.parents is not None and len(segment.parents) != len(segment.tokens):
                 raise ValueError(f"{len(segment.tokens)} tokens with {len(segment.parents)} parents")
-            needed[id(sequence)] = needed.get(id(sequence), sequence.num_rows) + len(segment.tokens)
-            if needed[id(sequence)] > sequence.capacity:
-                raise ValueError(
-                    f"{needed[id(sequence)]} rows in a sequence with room for {sequence.capacity}: reserve first"
-                )
+            rows = needed[id(sequence)] = needed.get(id(sequence), sequence.num_rows) + len(segment.tokens)
+            if rows > sequence.capacity:
+                raise ValueError(f"{rows} rows in a sequence with room for {sequence.capacity}: reserve")
 
     def _missing_pages(self, sequence: Sequence, num_tokens: int) -> int:
         return max(0, -(-(sequence.num_rows + num_tokens) // PAGE_SIZE) - len(sequence.pages))

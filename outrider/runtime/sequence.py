@@ -13,8 +13,8 @@ from outrider.runtime.pages import PAGE_SIZE
 class Sequence:
     """Pages, length, and the tree that hangs behind the last token. Changed by `Runtime` alone.
 
-    Token i of the sequence lies in slot `pages[i // 64] * 64 + i % 64`. Node i of the pending tree lies where token
-    `length + i` would, whatever its depth is, until `Runtime.keep` puts a path in order.
+    Token i of the sequence lies in slot `pages[i // 64] * 64 + i % 64`. Node i of the pending tree lies where
+    token `length + i` would, whatever its depth is, until `Runtime.keep` puts a path in order.
     """
 
     pages: list[int] = field(default_factory=list)
@@ -58,9 +58,10 @@ class Sequence:
 class Segment:
     """Rows that one sequence brings to a step.
 
-    Without `parents` the tokens are a chain behind the sequence's last token and belong to it from then on. With
-    `parents` they are new nodes of its pending tree: parents[i] is the index of a pending node (this segment's own
-    follow the earlier ones) or -1 for the last token. `wanted` are the indices in `tokens` whose logits are asked for.
+    Without `parents` the tokens are a chain behind the sequence's last token and belong to it from then on.
+    With `parents` they are new nodes of its pending tree: parents[i] is the index of a pending node (this
+    segment's own follow the earlier ones) or -1 for the last token. `wanted` are the indices in `tokens`
+    whose logits are asked for.
     """
 
     sequence: Sequence

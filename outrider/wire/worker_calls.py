@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from outrider.v1 import worker_pb2 as pb
-from outrider.wire.worker import ModelInfo, WorkerLoad, info_from_pb, info_to_pb, load_to_pb
+from outrider.wire.worker import (
+    ModelInfo,
+    WorkerLoad,
+    info_from_pb,
+    info_to_pb,
+    load_from_pb,
+    load_to_pb,
+)
 
 
 def encode_model_info(info: ModelInfo) -> pb.GetModelInfoResponse:
@@ -37,3 +44,11 @@ def load_request() -> pb.GetLoadRequest:
 
 def reload_request(model: str) -> pb.ReloadRequest:
     return pb.ReloadRequest(model=model)
+
+
+def tokenizer_request() -> pb.GetTokenizerRequest:
+    return pb.GetTokenizerRequest()
+
+
+def decode_load(message: pb.GetLoadResponse) -> WorkerLoad:
+    return load_from_pb(message.load)

@@ -10,8 +10,8 @@ import grpc
 from outrider.rpc.errors import error_from_rpc
 from outrider.text.vocabulary import InvalidTokenizer, first_difference, vocabulary
 from outrider.v1 import worker_pb2_grpc
-from outrider.wire.requests import tokenizer_request
 from outrider.wire.worker import ModelInfo, tokenizer_from_pb
+from outrider.wire.worker_calls import tokenizer_request
 
 TIMEOUT_S = 30.0
 

@@ -48,6 +48,7 @@ class SessionSpan:
                 Attr.PROMPT_TOKENS: len(request.prompt),
             },
         )
+        self._failed = False
 
     def begin_round(self, number: int, base_length: int) -> RoundSpan:
         """Begin the span of one round."""
@@ -55,14 +56,16 @@ class SessionSpan:
 
     def failed(self, reason: str) -> None:
         """The session ends with an error."""
+        self._failed = True
         mark_failed(self._span, reason)
 
     def end(self, reason: FinishReason | None, counters: Counters, info: ModelInfo) -> None:
-        """End it with the final counters."""
+        """End it with the final counters; without a reason and a failure the caller went away."""
         if self._span.is_recording():
+            without = "error" if self._failed else "cancelled"
             self._span.set_attributes(
                 {
-                    Attr.FINISH_REASON: reason.name.lower() if reason else "none",
+                    Attr.FINISH_REASON: reason.name.lower() if reason else without,
                     Attr.ROUNDS: counters.rounds,
                     Attr.DRAFTED: counters.drafted,
                     Attr.ACCEPTED: counters.accepted,

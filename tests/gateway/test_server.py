@@ -12,14 +12,26 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from gateway import server, watch
+from gateway.generation import Generator
+from gateway.served import ServedModel
 from gateway.settings import GatewaySettings
-from outrider.client import Chat, ChatMessage, FinishReason, OutriderClient, PromptIds
+from outrider.client import (
+    Chat,
+    ChatMessage,
+    Final,
+    FinishReason,
+    OutriderClient,
+    PromptIds,
+    SamplingParameters,
+    Speculation,
+)
 from outrider.rpc import errors
 from outrider.rpc.settings import SettingsError, read_settings
 from outrider.rpc.startup import PortUnavailable
 from outrider.telemetry import tracing_to
 from outrider.telemetry.names import is_declared_attribute, is_declared_span
 from outrider.wire.generation import Failure
+from outrider.wire.inference import GenerateRequest
 from outrider.wire.scheduler import SchedulerState, WorkerStatus
 from tests.support.gateway import running_gateway
 from tests.support.scripted import Script
@@ -211,6 +223,22 @@ async def test_an_answer_that_nobody_waits_for_is_a_cancelled_span(backend, trac
         await asyncio.wait_for(script.cancelled.wait(), 20)
     (span,) = traces.spans
     assert span.attributes["error.type"] == "cancelled"
+
+
+async def test_a_client_that_leaves_with_the_final_event_has_cancelled_nothing(
+    backend, traces, files, info, ids
+):
+    backend.play(Script([ids("one")]))
+    request = GenerateRequest(PromptIds((1,)), "", SamplingParameters(), None, (), Speculation(), 0)
+    async with grpc.aio.insecure_channel(backend.address) as channel:
+        generator = Generator(channel, backend.address, traces.tracing, max_prompt_bytes=100)
+        async with aclosing(generator.generate(request, ServedModel.load(info, files), None)) as events:
+            async for event in events:
+                if isinstance(event, Final):
+                    break
+    (span,) = traces.spans
+    assert "error.type" not in span.attributes
+    assert span.attributes["gen_ai.response.finish_reasons"] == ("length",)
 
 
 @pytest.mark.parametrize(

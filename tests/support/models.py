@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import shutil
+from typing import TYPE_CHECKING, Any
 
 import torch
+from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import (
     Gemma2Config,
@@ -29,7 +31,9 @@ SPECIAL = ["<unk>", "<|start|>", "<|end|>"]
 END_ID = 2
 CONTEXT_LENGTH = 512
 CHAT_TEMPLATE = (
-    "{% for message in messages %}<|start|>{{ message['role'] }}\n{{ message['content'] }}<|end|>\n{% endfor %}"
+    "{% for message in messages %}"
+    "<|start|>{{ message['role'] }}\n{{ message['content'] }}<|end|>\n"
+    "{% endfor %}"
     "{% if add_generation_prompt %}<|start|>assistant\n{% endif %}"
 )
 _CORPUS = [
@@ -38,7 +42,7 @@ _CORPUS = [
     "The river runs past the old mill, and in the evening the lights of the town lie on the water.\n",
     "Grüße aus Köln: äöü ß — 東京は日本の首都です。 🙂🚀 naïve café\n",
 ]
-_SHAPE = {
+_SHAPE: dict[str, Any] = {
     "hidden_size": 64,
     "intermediate_size": 128,
     "num_hidden_layers": 2,
@@ -59,7 +63,7 @@ _LONGROPE = {
     "short_factor": [1.0] * 8,
     "original_max_position_embeddings": 256,
 }
-_FAMILIES: dict[str, tuple[type[PreTrainedConfig], type[PreTrainedModel], dict[str, object]]] = {
+_FAMILIES: dict[str, tuple[type[PreTrainedConfig], type[PreTrainedModel], dict[str, Any]]] = {
     "llama": (LlamaConfig, LlamaForCausalLM, {"tie_word_embeddings": False}),
     "qwen2": (Qwen2Config, Qwen2ForCausalLM, {"tie_word_embeddings": False}),
     "gemma2": (
@@ -96,8 +100,8 @@ def tiny_model(
 ) -> Path:
     """Write a random two-layer model of a family into `folder`, and return it.
 
-    `padded_vocab` is the width of the logits; as wide as the tokenizer unless given. Two models of one seed and family
-    are equal.
+    `padded_vocab` is the width of the logits; as wide as the tokenizer unless given. Two models of one seed
+    and family are equal.
     """
     tokenizer = tiny_tokenizer(vocab_size)
     config_class, model_class, special = _FAMILIES[family]
@@ -118,10 +122,6 @@ def tiny_model(
 
 def with_noise(source: Path, folder: Path, *, scale: float, seed: int = 1) -> Path:
     """Copy a checkpoint with Gaussian noise of `scale` times each matrix's own deviation on its weights."""
-    import shutil
-
-    from safetensors.torch import load_file, save_file
-
     shutil.copytree(source, folder, dirs_exist_ok=True)
     for path in folder.glob("*.safetensors"):
         generator = torch.Generator().manual_seed(seed)

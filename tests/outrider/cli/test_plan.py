@@ -50,6 +50,8 @@ def test_the_default_ports_are_those_of_the_services():
         "--drafts=127.0.0.1:50053",
     )
     assert flags["gateway"] == ("--scheduler=127.0.0.1:50051",)
+    # Longer than a validator that died takes to be there again; not a flag, so that the user's variable wins.
+    assert children[-2].environment == {"OUTRIDER_REOPEN_DEADLINE_S": "60"}
 
 
 def test_without_a_draft_there_is_no_draft_process():
@@ -87,6 +89,7 @@ def test_the_flags_are_those_that_the_processes_read():
             )
             assert settings.port == child.port
             if child.module == "services.scheduler":
+                assert {f"OUTRIDER_{name.upper()}" for name in type(settings).model_fields} >= child.environment.keys()
                 assert len(settings.drafts) == (pair.draft is not None)
 
 

@@ -96,7 +96,7 @@ class _Session:
             self.runtime.step([Segment(self.sequence, self.tokens[:length])])
 
     def segments(self) -> list[Segment]:
-        """The next rows: some true tokens, and behind them nothing, a wrong chain, or a tree that holds a true path."""
+        """The next rows: some true tokens, then nothing, a wrong chain, or a tree with a true path."""
         start = self.sequence.length
         stride = int(self.rng.choice([1, 1, 2, 3, 5, 8, 40]))
         head = self.tokens[start : start + stride]
@@ -141,7 +141,7 @@ class _Session:
 
 
 def _walk_together(runtime: Runtime, seed: int, num_sessions: int, lengths: list[int]) -> None:
-    """Several sessions in random strides and random company; every logit must be that of one prefill, alone."""
+    """Sessions in random strides and random company; every logit must be that of one prefill, alone."""
     rng = np.random.default_rng(seed)
     sessions = [
         _Session(runtime, _text(runtime, seed + index, lengths[index]), np.random.default_rng(seed + index))

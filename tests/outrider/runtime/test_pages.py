@@ -35,8 +35,9 @@ def test_no_page_has_two_holders_and_none_is_lost(num_pages: int, steps: list[tu
 def test_a_sequence_grows_in_place_while_it_can() -> None:
     pool = PagePool(100)
     first, second = pool.allocate(2), pool.allocate(2)
-    for pages in (first, second):
-        for _ in range(3):
-            pages += pool.allocate(1, pages[-1])
+    for _ in range(3):
+        first.extend(pool.allocate(1, first[-1]))
+    for _ in range(3):
+        second.extend(pool.allocate(1, second[-1]))
     for pages in (first, second):
         assert pages == list(range(pages[0], pages[0] + 5))

@@ -19,9 +19,14 @@ from outrider.runtime.sequence import Segment
 from outrider.sampling import DraftTree, SamplingParameters
 from outrider.v1 import validator_pb2_grpc, worker_pb2_grpc
 from outrider.wire import validator
-from outrider.wire.requests import tokenizer_request
 from outrider.wire.worker import Addressed, Header, Hello, ToWorker, tokenizer_from_pb
-from outrider.wire.worker_calls import decode_model_info, load_request, model_info_request, reload_request
+from outrider.wire.worker_calls import (
+    decode_model_info,
+    load_request,
+    model_info_request,
+    reload_request,
+    tokenizer_request,
+)
 from services.validator.server import serve
 from services.validator.settings import ValidatorSettings
 from tests.support.models import tiny_model
