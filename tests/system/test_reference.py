@@ -79,7 +79,8 @@ def _generate(model: PreTrainedModel, prompts: list[list[int]], end_id: int) -> 
         max_new_tokens=NUM_TOKENS, do_sample=False, eos_token_id=end_id, pad_token_id=end_id
     )
     with torch.inference_mode():
-        rows = model.generate(ids, attention_mask=mask, generation_config=neutral)[:, width:].tolist()
+        generated: torch.Tensor = model.generate(ids, attention_mask=mask, generation_config=neutral)  # type: ignore[operator]  # a mixin whose type mypy loses
+        rows = generated[:, width:].tolist()
     return [row[: row.index(end_id) + 1] if end_id in row else row for row in rows]
 
 
