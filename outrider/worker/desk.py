@@ -173,8 +173,8 @@ class Desk:
 
     def _accept(self, round_: Round) -> None:
         session = round_.session
-        if self.role.newest_only:
-            self._give_up_rounds(session)
+        if self.role.overtaken is not None:
+            self._give_up_rounds(session, self.role.overtaken)
         if self.role.arrive(session, round_):
             session.rounds.append(round_)
             self._spans.begin(round_, self.role.info)
@@ -197,11 +197,11 @@ class Desk:
         else:
             self.answer(round_, started)
 
-    def _give_up_rounds(self, session: Session) -> None:
+    def _give_up_rounds(self, session: Session, answer: Any) -> None:
         for round_ in list(session.rounds):
             if round_.job:
                 round_.job.abandon()
-            self.answer(round_, self.role.give_up(round_))
+            self.answer(round_, answer)
 
     def _discard_rounds(self, session: Session, *, abandon: bool = True) -> None:
         while session.rounds:

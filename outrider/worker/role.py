@@ -83,14 +83,14 @@ class Role(Protocol):
         opening: the command that opens a session (`OpenDraft`, `OpenTarget`).
         span_name: of the span of one round.
         credit: rounds of one session that may be unanswered at one time.
-        newest_only: an unanswered round is given up when the next one of its session comes.
+        overtaken: answers a round when the session's next one comes first; None: every round counts.
         info: what is loaded, as the handshake tells it.
     """
 
     opening: type[Any]
     span_name: SpanName
     credit: int
-    newest_only: bool
+    overtaken: Any | None
     info: ModelInfo
 
     def open(self, opening: Any) -> Any:
@@ -107,10 +107,6 @@ class Role(Protocol):
 
     def start(self, session: Session, round_: Round) -> Job | Any:
         """Begin the session's oldest round: a job, an answer that needs none, or `Stale`."""
-        ...
-
-    def give_up(self, round_: Round) -> Any:
-        """The answer to a round that a newer one has overtaken."""
         ...
 
     def describe(self, round_: Round, answer: Any) -> dict[str, int]:

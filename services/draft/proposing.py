@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from outrider.runtime.runtime import Runtime
     from outrider.worker.session import Session
-    from services.draft.role import Mirror
+    from services.draft.mirror import Mirror
 
 
 class ProposeJob:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from outrider.rpc.errors import InvalidArgument
@@ -11,6 +10,7 @@ from outrider.sampling import DraftTree, TokenSampler
 from outrider.telemetry import Attr, SpanName
 from outrider.wire.draft import OpenDraft, Proposal, Propose
 from outrider.worker.role import Job, served_info
+from services.draft.mirror import Mirror
 from services.draft.proposing import ProposeJob
 
 if TYPE_CHECKING:
@@ -21,21 +21,6 @@ if TYPE_CHECKING:
 NOTHING = Proposal(DraftTree.empty())
 
 
-@dataclass(slots=True)
-class Mirror:
-    """The draft's own part of a session."""
-
-    opening: OpenDraft
-    # Stands at the last committed token; moved forward and back while proposing.
-    sampler: TokenSampler
-    # Every committed id is one of this model's: without that it can not read the session.
-    readable: bool
-    # Ids that the session's KV was last aligned to: committed ones, then guesses.
-    context: list[int] = field(default_factory=list)
-    # Leading ids of `context` that are committed, so known to be right.
-    num_agreed: int = 0
-
-
 class Drafting:
     """The role of the draft."""
 
@@ -43,7 +28,7 @@ class Drafting:
     span_name = SpanName.PROPOSE
     credit = 4
     # A late proposal is of no use to anyone; the next round is.
-    newest_only = True
+    overtaken: Proposal | None = NOTHING
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -98,10 +83,6 @@ class Drafting:
         if depth < 1 or ended or not mirror.readable or not self._readable(guesses):
             return NOTHING
         return ProposeJob(self._runtime, session, guesses, depth=depth, width=width)
-
-    def give_up(self, round_: Round) -> Proposal:
-        """A newer round has come."""
-        return NOTHING
 
     def describe(self, round_: Round, answer: Proposal) -> dict[str, int]:
         """What was asked for and what came of it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from outrider.rpc.errors import ContextExceeded, FailedPrecondition, InvalidArgument
 from outrider.sampling import TokenSampler
@@ -24,7 +24,7 @@ class Validating:
     span_name = SpanName.CHECK
     # One is being verified; a second may be on its way, since its base may be guessed.
     credit = 2
-    newest_only = False
+    overtaken = None
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -74,10 +74,6 @@ class Validating:
             verify.tree, vocab_size=self.info.vocab_size, depth=depth, max_nodes=self.info.max_nodes
         )
         return VerifyJob(self._runtime, session, tree, nodes, max_length=self.info.context_length)
-
-    def give_up(self, round_: Round) -> Any:
-        """Never asked for: a target's round counts, however late."""
-        raise NotImplementedError
 
     def describe(self, round_: Round, answer: Verdict) -> dict[str, int]:
         """What the round came to."""
