@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from outrider.sampling.tree import DraftTree
 from outrider.v1 import draft_pb2 as pb
-from outrider.v1 import worker_pb2 as worker_pb
 from outrider.wire import worker
 from outrider.wire.generation import (
     DraftSource,
@@ -16,8 +15,8 @@ from outrider.wire.generation import (
     source_from_pb,
     source_to_pb,
 )
+from outrider.wire.stream import SHARED_COMMANDS, SHARED_EVENTS, Form, StreamCodec
 from outrider.wire.tensors import (
-    MalformedMessage,
     floats_from_tensor,
     floats_to_tensor,
     ids_from_tensor,
@@ -68,96 +67,6 @@ class Proposal:
 
 Command = OpenDraft | Propose | worker.Resume | worker.Close
 Event = worker.Opened | Proposal | worker.Stale | worker.SessionError
-
-
-def encode_request(message: worker.ToWorker[Command]) -> pb.DraftRequest:
-    hello = worker.hello_to_pb(message.hello) if message.hello else None
-    return pb.DraftRequest(hello=hello, commands=[_command_to_pb(*item) for item in message.commands])
-
-
-def decode_request(message: pb.DraftRequest) -> worker.ToWorker[Command]:
-    """Raises `MalformedMessage`."""
-    return worker.ToWorker(
-        commands=[_command_from_pb(item) for item in message.commands],
-        hello=worker.hello_from_pb(message.hello) if message.HasField("hello") else None,
-    )
-
-
-def encode_response(message: worker.FromWorker[Event]) -> pb.DraftResponse:
-    return pb.DraftResponse(
-        welcome=worker.welcome_to_pb(message.welcome) if message.welcome else None,
-        events=[_event_to_pb(*item) for item in message.events],
-        go_away=worker_pb.GoAway(deadline_ms=message.go_away.deadline_ms) if message.go_away else None,
-        load=worker.load_to_pb(message.load),
-    )
-
-
-def decode_response(message: pb.DraftResponse) -> worker.FromWorker[Event]:
-    """Raises `MalformedMessage`."""
-    return worker.FromWorker(
-        events=[_event_from_pb(item) for item in message.events],
-        welcome=worker.welcome_from_pb(message.welcome) if message.HasField("welcome") else None,
-        go_away=worker.GoAway(message.go_away.deadline_ms) if message.HasField("go_away") else None,
-        load=worker.load_from_pb(message.load),
-    )
-
-
-def _command_to_pb(header: worker.Header, command: Command) -> pb.DraftCommand:
-    message = pb.DraftCommand(header=worker.header_to_pb(header))
-    match command:
-        case OpenDraft():
-            message.open.CopyFrom(_open_to_pb(command))
-        case Propose():
-            message.propose.CopyFrom(_propose_to_pb(command))
-        case worker.Resume():
-            message.resume.SetInParent()
-        case worker.Close():
-            message.close.SetInParent()
-    return message
-
-
-def _command_from_pb(message: pb.DraftCommand) -> worker.Addressed[Command]:
-    header = worker.header_from_pb(message.header)
-    match message.WhichOneof("command"):
-        case "open":
-            return worker.Addressed(header, _open_from_pb(message.open))
-        case "propose":
-            return worker.Addressed(header, _propose_from_pb(message.propose))
-        case "resume":
-            return worker.Addressed(header, worker.Resume())
-        case "close":
-            return worker.Addressed(header, worker.Close())
-        case _:
-            raise MalformedMessage("commands", "a command is empty or of a later revision")
-
-
-def _event_to_pb(header: worker.Header, event: Event) -> pb.DraftEvent:
-    message = pb.DraftEvent(header=worker.header_to_pb(header))
-    match event:
-        case worker.Opened():
-            message.opened.credit = event.credit
-        case Proposal():
-            message.proposal.CopyFrom(_proposal_to_pb(event))
-        case worker.Stale():
-            message.stale.SetInParent()
-        case worker.SessionError():
-            message.error.CopyFrom(worker.error_to_pb(event))
-    return message
-
-
-def _event_from_pb(message: pb.DraftEvent) -> worker.Addressed[Event]:
-    header = worker.header_from_pb(message.header)
-    match message.WhichOneof("event"):
-        case "opened":
-            return worker.Addressed(header, worker.Opened(message.opened.credit))
-        case "proposal":
-            return worker.Addressed(header, _proposal_from_pb(message.proposal))
-        case "stale":
-            return worker.Addressed(header, worker.Stale())
-        case "error":
-            return worker.Addressed(header, worker.error_from_pb(message.error))
-        case _:
-            raise MalformedMessage("events", "an event is empty or of a later revision")
 
 
 def _open_to_pb(command: OpenDraft) -> pb.OpenDraft:
@@ -229,3 +138,21 @@ def _proposal_from_pb(message: pb.Proposal) -> Proposal:
         timings=worker.timings_from_pb(message.timings),
         model_version=message.model_version,
     )
+
+
+_CODEC: StreamCodec[Command, Event] = StreamCodec(
+    request=pb.DraftRequest,
+    response=pb.DraftResponse,
+    command=pb.DraftCommand,
+    event=pb.DraftEvent,
+    commands=(
+        Form("open", OpenDraft, _open_to_pb, _open_from_pb),
+        Form("propose", Propose, _propose_to_pb, _propose_from_pb),
+        *SHARED_COMMANDS,
+    ),
+    events=(Form("proposal", Proposal, _proposal_to_pb, _proposal_from_pb), *SHARED_EVENTS),
+)
+encode_request = _CODEC.encode_request
+decode_request = _CODEC.decode_request
+encode_response = _CODEC.encode_response
+decode_response = _CODEC.decode_response

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from outrider.v1 import validator_pb2 as pb
-from outrider.v1 import worker_pb2 as worker_pb
 from outrider.wire import worker
 from outrider.wire.generation import (
     finish_from_pb,
@@ -16,7 +15,8 @@ from outrider.wire.generation import (
     sampling_from_pb,
     sampling_to_pb,
 )
-from outrider.wire.tensors import MalformedMessage, ids_from_tensor, ids_to_tensor
+from outrider.wire.stream import SHARED_COMMANDS, SHARED_EVENTS, Form, StreamCodec
+from outrider.wire.tensors import ids_from_tensor, ids_to_tensor
 from outrider.wire.trees import tree_from_pb, tree_to_pb
 
 if TYPE_CHECKING:
@@ -65,96 +65,6 @@ class Verdict:
 
 Command = OpenTarget | Verify | worker.Resume | worker.Close
 Event = worker.Opened | Verdict | worker.Stale | worker.SessionError
-
-
-def encode_request(message: worker.ToWorker[Command]) -> pb.VerifyRequest:
-    hello = worker.hello_to_pb(message.hello) if message.hello else None
-    return pb.VerifyRequest(hello=hello, commands=[_command_to_pb(*item) for item in message.commands])
-
-
-def decode_request(message: pb.VerifyRequest) -> worker.ToWorker[Command]:
-    """Raises `MalformedMessage`."""
-    return worker.ToWorker(
-        commands=[_command_from_pb(item) for item in message.commands],
-        hello=worker.hello_from_pb(message.hello) if message.HasField("hello") else None,
-    )
-
-
-def encode_response(message: worker.FromWorker[Event]) -> pb.VerifyResponse:
-    return pb.VerifyResponse(
-        welcome=worker.welcome_to_pb(message.welcome) if message.welcome else None,
-        events=[_event_to_pb(*item) for item in message.events],
-        go_away=worker_pb.GoAway(deadline_ms=message.go_away.deadline_ms) if message.go_away else None,
-        load=worker.load_to_pb(message.load),
-    )
-
-
-def decode_response(message: pb.VerifyResponse) -> worker.FromWorker[Event]:
-    """Raises `MalformedMessage`."""
-    return worker.FromWorker(
-        events=[_event_from_pb(item) for item in message.events],
-        welcome=worker.welcome_from_pb(message.welcome) if message.HasField("welcome") else None,
-        go_away=worker.GoAway(message.go_away.deadline_ms) if message.HasField("go_away") else None,
-        load=worker.load_from_pb(message.load),
-    )
-
-
-def _command_to_pb(header: worker.Header, command: Command) -> pb.ValidatorCommand:
-    message = pb.ValidatorCommand(header=worker.header_to_pb(header))
-    match command:
-        case OpenTarget():
-            message.open.CopyFrom(_open_to_pb(command))
-        case Verify():
-            message.verify.CopyFrom(_verify_to_pb(command))
-        case worker.Resume():
-            message.resume.SetInParent()
-        case worker.Close():
-            message.close.SetInParent()
-    return message
-
-
-def _command_from_pb(message: pb.ValidatorCommand) -> worker.Addressed[Command]:
-    header = worker.header_from_pb(message.header)
-    match message.WhichOneof("command"):
-        case "open":
-            return worker.Addressed(header, _open_from_pb(message.open))
-        case "verify":
-            return worker.Addressed(header, _verify_from_pb(message.verify))
-        case "resume":
-            return worker.Addressed(header, worker.Resume())
-        case "close":
-            return worker.Addressed(header, worker.Close())
-        case _:
-            raise MalformedMessage("commands", "a command is empty or of a later revision")
-
-
-def _event_to_pb(header: worker.Header, event: Event) -> pb.ValidatorEvent:
-    message = pb.ValidatorEvent(header=worker.header_to_pb(header))
-    match event:
-        case worker.Opened():
-            message.opened.credit = event.credit
-        case Verdict():
-            message.verdict.CopyFrom(_verdict_to_pb(event))
-        case worker.Stale():
-            message.stale.SetInParent()
-        case worker.SessionError():
-            message.error.CopyFrom(worker.error_to_pb(event))
-    return message
-
-
-def _event_from_pb(message: pb.ValidatorEvent) -> worker.Addressed[Event]:
-    header = worker.header_from_pb(message.header)
-    match message.WhichOneof("event"):
-        case "opened":
-            return worker.Addressed(header, worker.Opened(message.opened.credit))
-        case "verdict":
-            return worker.Addressed(header, _verdict_from_pb(message.verdict))
-        case "stale":
-            return worker.Addressed(header, worker.Stale())
-        case "error":
-            return worker.Addressed(header, worker.error_from_pb(message.error))
-        case _:
-            raise MalformedMessage("events", "an event is empty or of a later revision")
 
 
 def _open_to_pb(command: OpenTarget) -> pb.OpenTarget:
@@ -224,3 +134,21 @@ def _verdict_from_pb(message: pb.Verdict) -> Verdict:
         model_version=message.model_version,
         prefill_only=message.prefill_only,
     )
+
+
+_CODEC: StreamCodec[Command, Event] = StreamCodec(
+    request=pb.VerifyRequest,
+    response=pb.VerifyResponse,
+    command=pb.ValidatorCommand,
+    event=pb.ValidatorEvent,
+    commands=(
+        Form("open", OpenTarget, _open_to_pb, _open_from_pb),
+        Form("verify", Verify, _verify_to_pb, _verify_from_pb),
+        *SHARED_COMMANDS,
+    ),
+    events=(Form("verdict", Verdict, _verdict_to_pb, _verdict_from_pb), *SHARED_EVENTS),
+)
+encode_request = _CODEC.encode_request
+decode_request = _CODEC.decode_request
+encode_response = _CODEC.encode_response
+decode_response = _CODEC.decode_response

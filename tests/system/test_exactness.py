@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -70,7 +70,7 @@ def _seed(index: int) -> int:
     return 1000 + index
 
 
-AXES: dict[str, list[object]] = {
+AXES: dict[str, list[Any]] = {
     "k": [0, 1, 2, 4, 8],
     "w": [1, 3],
     "source": ["model", "ngram", "oracle", "hostile"],
@@ -78,7 +78,12 @@ AXES: dict[str, list[object]] = {
     "penalties": [False, True],
     "neighbours": [False, True],
 }
-EVERY_CASE = [Case(*values) for values in itertools.product(*AXES.values())]  # type: ignore[arg-type]  # as the axes say
+# A width means nothing to a lookup, and nothing at depth 0 or 1 that depth 2 would not show.
+EVERY_CASE = [
+    case
+    for case in itertools.starmap(Case, itertools.product(*AXES.values()))
+    if case.w == 1 or (case.k > 1 and case.source != "ngram")
+]
 
 
 def _pairs(case: Case) -> set[tuple[str, object, str, object]]:
