@@ -90,7 +90,7 @@ class Generator:
             log.warning("generation_failed", reason=failure.reason, exc_info=isinstance(failure, Internal))
             yield to_failure(failure)
         except (asyncio.CancelledError, GeneratorExit):
-            if True:  # whoever has the final event may leave
+            if not ended:  # whoever has the final event may leave
                 mark_failed(span, FinishReason.CANCELLED.value)
             raise
         finally:

@@ -13,6 +13,7 @@ from asyncio.subprocess import Process
 from pathlib import Path
 
 from outrider.cli.plan import HOST, ChildPlan
+from outrider.rpc.process import EXIT_USAGE
 
 POLL_S = 0.05
 TAIL_LINES = 15
@@ -57,6 +58,12 @@ class Child:
         if code is None:
             return "runs"
         return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+
+    @property
+    def refusal(self) -> str:
+        """The one line with which it refused to start; empty when it ended in another way."""
+        refused = self._process is not None and self._process.returncode == EXIT_USAGE
+        return self.tail().rpartition("\n")[2] if refused else ""
 
     async def start(self) -> None:
         """Start the process; its output goes to the log, behind that of earlier starts."""

@@ -15,7 +15,7 @@ HOST = "127.0.0.1"
 DEFAULT_BASE_PORT = 50050
 """Gateway; then scheduler, validator, draft, and further validators."""
 REOPEN_DEADLINE_S = 60
-"""A validator that died is started again, and sessions wait for it as long as a large model may take to load."""
+"""A validator that died is started again: sessions wait for it as long as a large model may take to load."""
 
 
 class PlanError(Exception):

@@ -95,8 +95,9 @@ async def _run(plans: list[ChildPlan], folder: Path, ready_file: Path | None, *,
             fail("all processes have ended")
         board.say("stopping")
     except StartFailed as error:
-        print(error.child.tail(), file=sys.stderr)
-        fail(f"{error} (log: {error.child.log})")
+        if not error.child.refusal:
+            print(error.child.tail(), file=sys.stderr)
+        fail(f"{error.child.refusal or error} (log: {error.child.log})")
     finally:
         _remove_ready_file(ready_file)
         await supervisor.stop()

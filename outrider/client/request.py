@@ -33,4 +33,5 @@ def encode(request: GenerateRequest) -> Any:  # a message
 
 def _check(field: str, value: int | None, low: int, high: int) -> None:
     if value is not None and not low <= value <= high:
-        raise InvalidArgument(f"{field} is {value}; give a whole number from {low} to {high}", field=field)
+        fix = f"{low} or more" if value < low else f"at most {high}"
+        raise InvalidArgument(f"{field} is {value}; give {fix}", field=field)

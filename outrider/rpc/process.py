@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
+from outrider.rpc.server import check_address
 from outrider.rpc.settings import ServerSettings, read_settings
 from outrider.rpc.startup import StartupError
 from outrider.telemetry import (
@@ -69,6 +70,8 @@ def run_process(
     try:
         settings = read_settings(kind, sys.argv[1:] if arguments is None else arguments)
         configure_logging(service)
+        # Told at once, and not when a model has been loaded for a minute.
+        check_address(settings.host, settings.port)
         tracing = configure_tracing(service, f"{settings.host}:{settings.port}:{os.getpid()}")
         try:
             with asyncio.Runner(loop_factory=_loop_factory()) as runner:

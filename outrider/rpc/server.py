@@ -99,19 +99,24 @@ def _bind(server: grpc.aio.Server, host: str, port: int) -> int:
     except RuntimeError:
         bound = 0
     if not bound:
-        raise PortUnavailable(host, port, _why_unavailable(host, port))
+        check_address(host, port)
+        raise PortUnavailable(host, port, "it was in use a moment ago")
     return bound
 
 
-def _why_unavailable(host: str, port: int) -> str:
-    """The operating system says why; gRPC says only that it failed."""
+def check_address(host: str, port: int) -> None:
+    """Try the address and let it go: the operating system says why, where gRPC says only that it failed.
+
+    Raises PortUnavailable.
+    """
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         with socket.socket(family, kind, protocol) as probe:
+            # As gRPC listens: a port whose last connections still linger is free.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(address)
     except OSError as error:
-        return (error.strerror or str(error)).lower()
-    return "it was in use a moment ago"
+        raise PortUnavailable(host, port, (error.strerror or str(error)).lower()) from error
 
 
 def _write_ready_file(path: Path, content: dict[str, object]) -> None:

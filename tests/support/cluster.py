@@ -84,6 +84,11 @@ class Process:
         assert self.popen is not None
         if self.popen.poll() is None:
             self.popen.terminate()
+        return self.wait()
+
+    def wait(self) -> int:
+        """The exit code of a process that was asked to end."""
+        assert self.popen is not None
         try:
             return self.popen.wait(STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:

@@ -19,6 +19,8 @@ print("stub speaks", flags["port"], flush=True)
 if mode == "broken":
     print("outrider-stub: --model is 'x': no such model", file=sys.stderr)
     sys.exit(2)
+if mode == "crashing":
+    raise RuntimeError("stub is broken")
 if mode == "stubborn":
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 pathlib.Path(flags["ready-file"]).write_text(json.dumps({"pid": os.getpid()}))

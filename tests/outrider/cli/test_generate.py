@@ -185,9 +185,9 @@ NOBODY = ["--server", "127.0.0.1:1"]
     ("arguments", "message"),
     [
         (["one"], "no gateway answers at 127.0.0.1:1"),
-        (["one", "--k", "-1"], "k is -1; give a whole number from 0"),
-        (["one", "--w", "0"], "w is 0; give a whole number from 1"),
-        (["one", "--seed", "-1"], "seed is -1; give a whole number from 0"),
+        (["one", "--k", "-1"], "k is -1; give 0 or more"),
+        (["one", "--w", "0"], "w is 0; give 1 or more"),
+        (["one", "--seed", "-1"], "seed is -1; give 0 or more"),
         (["one", "--top-p", "0"], "top_p is 0.0; give a number above 0"),
         (["one", "--temperature", "-1"], "temperature is -1.0; give"),
         (["one", "--max-tokens", "0"], "max_tokens is 0; give"),

@@ -89,7 +89,8 @@ def test_the_flags_are_those_that_the_processes_read():
             )
             assert settings.port == child.port
             if child.module == "services.scheduler":
-                assert {f"OUTRIDER_{name.upper()}" for name in type(settings).model_fields} >= child.environment.keys()
+                names = {f"OUTRIDER_{name.upper()}" for name in type(settings).model_fields}
+                assert names >= child.environment.keys()
                 assert len(settings.drafts) == (pair.draft is not None)
 
 

@@ -103,17 +103,24 @@ async def test_processes_run_until_a_signal_and_the_ready_file_follows_them(chil
 
 
 @linux
-async def test_a_start_that_fails_shows_the_log_and_leaves_nothing_running(child, tmp_path, capfd):
+async def test_a_process_that_refuses_to_start_is_quoted_in_one_line(child, tmp_path, capfd):
     child("unused")
     plans = [stub_plan("draft"), stub_plan("validator", "broken")]
     with pytest.raises(typer.Exit) as caught:
         await up._run(plans, tmp_path, None, restart=True)
     assert caught.value.exit_code == 1
-    error = capfd.readouterr().err
-    assert "outrider-stub: --model is 'x': no such model" in error
-    assert error.splitlines()[-1].startswith(
-        "error: validator ended with exit code 2 before it was ready (log: "
-    )
+    (line,) = capfd.readouterr().err.splitlines()
+    assert line.startswith("error: outrider-stub: --model is 'x': no such model (log: ")
+
+
+@linux
+async def test_a_process_that_breaks_at_its_start_shows_its_log(child, tmp_path, capfd):
+    child("unused")
+    with pytest.raises(typer.Exit):
+        await up._run([stub_plan("validator", "crashing")], tmp_path, None, restart=True)
+    *log, line = capfd.readouterr().err.splitlines()
+    assert log[-1] == "RuntimeError: stub is broken"
+    assert line.startswith("error: validator ended with exit code 1 before it was ready (log: ")
 
 
 @linux

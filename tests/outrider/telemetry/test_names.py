@@ -1,3 +1,5 @@
+from pathlib import Path
+
 from opentelemetry.semconv._incubating.attributes import gen_ai_attributes
 from opentelemetry.semconv.attributes import error_attributes
 
@@ -14,6 +16,11 @@ def test_the_gen_ai_keys_exist_in_the_conventions():
 def test_own_keys_carry_the_own_prefix():
     assert all(key.startswith("outrider.") for key in Attr)
     assert len(ATTRIBUTES) == len(Attr) + len(GenAi) + len(General)
+
+
+def test_the_guide_names_every_span_and_every_own_key():
+    guide = (Path(__file__).parents[3] / "docs" / "tracing.md").read_text(encoding="utf-8")
+    assert [name for name in (*SpanName, *Attr) if f"`{name}`" not in guide] == []
 
 
 def test_what_is_declared_is_known_and_nothing_else():
