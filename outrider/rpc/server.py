@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import json
 import os
 import socket
@@ -80,6 +81,8 @@ async def run_server(
         if ready and not ready.done():
             ready.set_result(port)
         log.info("serving", service=name, address=address)
+        if not is_loopback(settings.host):
+            log.warning("open_to_the_network", address=address, problem="no TLS, no authentication")
         await stop.wait()
         log.info("draining", service=name, grace_s=settings.grace_s)
         await checks.enter_graceful_shutdown()
@@ -102,6 +105,14 @@ def _bind(server: grpc.aio.Server, host: str, port: int) -> int:
         check_address(host, port)
         raise PortUnavailable(host, port, "it was in use a moment ago")
     return bound
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach the address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def check_address(host: str, port: int) -> None:

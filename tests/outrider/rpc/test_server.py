@@ -18,7 +18,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from outrider.rpc.channel import open_channel
 from outrider.rpc.errors import Internal, InvalidArgument, ResourceExhausted, error_from_rpc
-from outrider.rpc.server import run_server
+from outrider.rpc.server import is_loopback, run_server
 from outrider.rpc.settings import ServerSettings
 from outrider.rpc.startup import PortUnavailable
 from outrider.sampling.parameters import InvalidParameter, SamplingParameters
@@ -309,3 +309,18 @@ def test_a_signal_drains_and_ends_with_zero(tmp_path, number):
         process.kill()
     assert process.returncode == 0, error
     assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    ("host", "loopback"),
+    [
+        ("127.0.0.1", True),
+        ("127.8.8.8", True),
+        ("::1", True),
+        ("localhost", True),
+        ("0.0.0.0", False),
+        ("node-3", False),
+    ],
+)
+def test_an_address_that_others_can_reach_is_known(host: str, loopback: bool):
+    assert is_loopback(host) is loopback
