@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from outrider.client import Completion, Delta, Final, OutriderClient, Prompt, SamplingParameters, Speculation
 from outrider.client.completion import collect
-from outrider.wire.scheduler import WorkerStatus
+from outrider.wire.scheduler import WorkerState, WorkerStatus
 from tests.support.calls import load_of, state_of
 from tests.support.cluster import Process
 from tests.support.tcp_proxy import TcpProxy
@@ -19,11 +19,11 @@ TIMEOUT_S = 60.0
 """Of a wait for something that comes in well under a second on an idle machine."""
 
 
-async def until(holds: Callable[[], Awaitable[bool]]) -> None:
+async def until(holds: Callable[[], Awaitable[bool]], *, pause_s: float = 0.02) -> None:
     """Return once it holds. Raises TimeoutError when it does not come to it."""
     async with asyncio.timeout(TIMEOUT_S):
         while not await holds():  # noqa: ASYNC110  # what is waited for knows nothing of tests
-            await asyncio.sleep(0.005)
+            await asyncio.sleep(pause_s)
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Answer:
             assert not self.ended, await self._task
             return self.num_rounds >= num_rounds
 
-        await until(came)
+        await until(came, pause_s=0.005)
 
     async def completion(self) -> Completion:
         """The whole answer. Raises the error that ended it."""
@@ -97,22 +97,34 @@ class Front:
     gateway: Process
 
     async def ready(self, *, num_validators: int, num_drafts: int = 0) -> None:
-        """Wait until so many workers, no more and no fewer, can take sessions."""
+        """Wait until at least so many workers can take sessions."""
 
         async def are_there() -> bool:
             state = await state_of(self.scheduler.address)
-            count = [
-                sum(worker.status is WorkerStatus.READY for worker in workers)
-                for workers in (state.validators, state.drafts)
-            ]
-            return count == [num_validators, num_drafts]
+            return _num_ready(state.validators) >= num_validators and _num_ready(state.drafts) >= num_drafts
 
         await until(are_there)
 
-    async def knows_draft(self) -> bool:
-        """Whether its one draft was judged: it is in use, or refused."""
-        status = (await state_of(self.scheduler.address)).drafts[0].status
-        return status in (WorkerStatus.READY, WorkerStatus.REFUSED)
+    async def lost(self, address: str) -> None:
+        """Wait until the scheduler has noticed that this validator is gone."""
+
+        async def is_noticed() -> bool:
+            validators = (await state_of(self.scheduler.address)).validators
+            return not _num_ready([each for each in validators if each.address == address])
+
+        await until(is_noticed)
+
+    async def draft_is(self, *statuses: WorkerStatus) -> None:
+        """Wait until its one draft is in one of these."""
+
+        async def is_so() -> bool:
+            return (await state_of(self.scheduler.address)).drafts[0].status in statuses
+
+        await until(is_so)
+
+
+def _num_ready(workers: Sequence[WorkerState]) -> int:
+    return sum(worker.status is WorkerStatus.READY for worker in workers)
 
 
 @dataclass
@@ -131,7 +143,7 @@ class Deployment:
         return [*self.validators, self.draft]
 
     def revive(self) -> None:
-        """Undo what a test has done to them."""
+        """Undo what a test has done to them; what had ended is on its way back, and not waited for."""
         for proxy in self.proxies:
             proxy.refusing = False
         for worker in self.workers:
@@ -140,8 +152,6 @@ class Deployment:
                 worker.send(signal.SIGCONT)
             else:
                 worker.launch()
-        for worker in self.workers:
-            worker.wait_until_ready()
 
     async def undisturbed(self, client: OutriderClient, question: Question) -> Completion:
         """The answer when nothing happens."""

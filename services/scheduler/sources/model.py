@@ -163,6 +163,8 @@ class ModelSource:
                 self.status = ABSENT
             case StaleSession():
                 self._epoch = max(self._epoch, error.epoch)
+                # It may hold the session still, at another length.
+                port.close(self._header(round_number=0))
                 self._num_failures += 1
                 self.status = "refused:the draft lost step with the session"
             case OutriderError(retryable=True):
