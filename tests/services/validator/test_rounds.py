@@ -249,3 +249,11 @@ def test_fitted_keeps_exactly_what_fits(parents: list[int], tokens: list[int], d
     assert fits.num_nodes == min(reference.num_nodes, max_nodes)
     for index, node in enumerate(nodes):
         assert [nodes[step] for step in fits.path_to(index)] == list(tree.path_to(node))
+
+
+def test_c56_what_is_no_token_is_never_put_to_the_target():
+    tree, nodes = fitted(DraftTree.chain((5, -1, 0, 7)), vocab_size=400, depth=8, max_nodes=64)
+    assert (tree.tokens, nodes) == ((5,), (0,))
+    # 0 is an id like any other, and stays where nothing invalid is above it.
+    tree, nodes = fitted(DraftTree.chain((0, 0)), vocab_size=400, depth=8, max_nodes=64)
+    assert (tree.tokens, nodes) == ((0, 0), (0, 1))
