@@ -64,7 +64,7 @@ class Generator:
     ) -> AsyncGenerator[GenerateEvent, None]:
         """Give deltas and one final event; a failure behind the first delta is the last event instead.
 
-        Closing the iterator ends the session everywhere. Raises OutriderError, InvalidParameter and
+        Closing the iterator ends the session everywhere. Raises OutriderError and
         MalformedMessage for what goes wrong before the first delta.
         """
         # Not the name that was asked for: where that is another one, it can be any text.

@@ -6,6 +6,7 @@ import secrets
 
 from gateway.served import ServedModel
 from outrider.rpc.errors import ContextExceeded, InvalidArgument, NotFound
+from outrider.sampling.parameters import InvalidParameter, SamplingParameters
 from outrider.text.chat import InvalidChat
 from outrider.wire import scheduler
 from outrider.wire.inference import MAX_STOPS, Chat, GenerateRequest, Prompt, PromptIds
@@ -28,12 +29,11 @@ def prepare(
 ) -> scheduler.GenerateRequest:
     """Check the request and turn its prompt into ids.
 
-    A long prompt takes a while: call it in a thread. Raises InvalidArgument, ContextExceeded and
-    InvalidParameter, each naming the field and the fix.
+    A long prompt takes a while: call it in a thread. Raises InvalidArgument and ContextExceeded, naming the
+    field and the fix.
     """
     _check_stops(request.stop)
-    request.sampling.validate()
-    request.sampling.validate_ids(served.info.vocab_size)
+    _check_sampling(request.sampling, served.info.vocab_size)
     prompt = _ids_of(request.prompt, served, max_prompt_bytes)
     if len(prompt) >= served.info.context_length:
         field = _field_of(request.prompt)
@@ -49,6 +49,14 @@ def prepare(
         choice=request.choice,
         speculation=request.speculation,
     )
+
+
+def _check_sampling(sampling: SamplingParameters, vocab_size: int) -> None:
+    try:
+        sampling.validate()
+        sampling.validate_ids(vocab_size)
+    except InvalidParameter as error:
+        raise InvalidArgument(error.message, field=f"sampling.{error.field}") from error
 
 
 def _check_stops(stops: tuple[str, ...]) -> None:

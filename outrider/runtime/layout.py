@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 TILE = 4
 
+ROW_MULTIPLE = 4
+"""Matrix products give a row the same bits for any row count that is a multiple of this, up to 1,024."""
+
 
 @dataclass(frozen=True, slots=True)
 class TileGroup:

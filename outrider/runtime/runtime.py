@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from outrider.runtime.attention import STEP_KEYWORD, AttentionStep
-from outrider.runtime.layout import StepLayout, lay_out
+from outrider.runtime.layout import ROW_MULTIPLE, StepLayout, lay_out
 from outrider.runtime.pages import PAGE_SIZE, PagePool
 from outrider.runtime.sequence import Segment, Sequence
 
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from outrider.runtime.kv import KVPool
     from outrider.wire.worker import ModelInfo, TokenizerFiles
 
-# Matrix products give a row the same bits for any row count that is a multiple of 4, up to 1024.
-ROW_MULTIPLE = 4
 MAX_ROWS = 1024
 
 

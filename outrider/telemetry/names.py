@@ -74,8 +74,6 @@ class GenAi(StrEnum):
     REQUEST_SEED = "gen_ai.request.seed"
     REQUEST_FREQUENCY_PENALTY = "gen_ai.request.frequency_penalty"
     REQUEST_PRESENCE_PENALTY = "gen_ai.request.presence_penalty"
-    REQUEST_CHOICE_COUNT = "gen_ai.request.choice.count"
-    RESPONSE_ID = "gen_ai.response.id"
     RESPONSE_MODEL = "gen_ai.response.model"
     RESPONSE_FINISH_REASONS = "gen_ai.response.finish_reasons"
     USAGE_INPUT_TOKENS = "gen_ai.usage.input_tokens"

@@ -4,7 +4,7 @@ isort:skip_file
 Source of truth for: generation on text, for clients.
 
 Trace context comes in the metadata `traceparent` and `tracestate` of the call (W3C). Bad requests end with
-INVALID_ARGUMENT and a google.rpc.BadRequest that names the field; after the first delta a failure is the one event
+INVALID_ARGUMENT and a google.rpc.BadRequest that names the field, an unknown model with NOT_FOUND; after the first delta a failure is the one event
 `error`, and the call closes OK. Cancelling the call frees the session everywhere.
 """
 

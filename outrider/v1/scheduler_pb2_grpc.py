@@ -81,7 +81,7 @@ class SchedulerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Watch(self, request, context):
-        """Describe again, at once and whenever it changes.
+        """Describe again, at once and whenever a worker's status or the number of sessions changes.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

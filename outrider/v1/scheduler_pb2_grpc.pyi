@@ -44,7 +44,7 @@ class SchedulerServiceStub:
     Describe: _grpc.UnaryUnaryMultiCallable[_scheduler_pb2.DescribeRequest, _scheduler_pb2.DescribeResponse]
     """Workers and what is known about them."""
     Watch: _grpc.UnaryStreamMultiCallable[_scheduler_pb2.WatchRequest, _scheduler_pb2.WatchResponse]
-    """Describe again, at once and whenever it changes."""
+    """Describe again, at once and whenever a worker's status or the number of sessions changes."""
 
 @_typing.type_check_only
 class SchedulerServiceAsyncStub(SchedulerServiceStub):
@@ -57,7 +57,7 @@ class SchedulerServiceAsyncStub(SchedulerServiceStub):
     Describe: _aio.UnaryUnaryMultiCallable[_scheduler_pb2.DescribeRequest, _scheduler_pb2.DescribeResponse]  # type: ignore[assignment]
     """Workers and what is known about them."""
     Watch: _aio.UnaryStreamMultiCallable[_scheduler_pb2.WatchRequest, _scheduler_pb2.WatchResponse]  # type: ignore[assignment]
-    """Describe again, at once and whenever it changes."""
+    """Describe again, at once and whenever a worker's status or the number of sessions changes."""
 
 class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -91,6 +91,6 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _scheduler_pb2.WatchRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_scheduler_pb2.WatchResponse], _abc.AsyncIterator[_scheduler_pb2.WatchResponse]]:
-        """Describe again, at once and whenever it changes."""
+        """Describe again, at once and whenever a worker's status or the number of sessions changes."""
 
 def add_SchedulerServiceServicer_to_server(servicer: SchedulerServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

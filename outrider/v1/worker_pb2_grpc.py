@@ -83,8 +83,9 @@ class WorkerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Reload(self, request, context):
-        """Loads a model again, or another one. A draft swaps while sessions go on (they are rebuilt from
-        their tokens); a validator first lets its sessions end, since a session is pinned to its weights.
+        """Loads a model again, or another one. A draft swaps while sessions go on (they are rebuilt from their tokens) when
+        both models share their ids; otherwise its sessions end with UNAVAILABLE and its streams end, so that schedulers
+        shake hands again. A validator first lets its sessions end, since a session is pinned to its weights.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -22,13 +22,15 @@ The stream between a scheduler and a worker (DraftService.Draft, ValidatorServic
     once, purges the session's queued work and frees its memory.
  6. Only Open may be refused for load: SessionError RESOURCE_EXHAUSTED with retry_after_ms.
  7. Epochs: a session's epoch is 1 at its first Open, and only the scheduler raises it: by Resume when a
-    new stream finds the session still held, or by a new Open. Every event repeats the epoch. Events of an older epoch
-    are dropped. Resume has no answer when the worker agrees; a worker that does not (it holds no
+    new stream finds the session still held, or by a new Open. Every event repeats the epoch. Rounds of an older epoch
+    are dropped; a Resume or Open whose epoch is not newer is Stale, and so is a round on a stream that has neither
+    opened nor resumed its session. Resume has no answer when the worker agrees; a worker that does not (it holds no
     such session, or stands at another length) answers Stale with its own epoch and length, and the
     scheduler opens the session again.
  8. base_length in the header of a round is the number of the session's tokens that are committed, prompt included, when
     the round starts. A round with another base length than the worker's is Stale.
- 9. A round may be sent again after Resume: a round that was answered gets the same answer again and changes nothing.
+ 9. A round may be sent again after Resume: the last round that was answered gets the same answer again and changes
+    nothing. Rounds that were not answered when Resume came are void, and are sent again if they are still wanted.
 10. Receivers drop what is stale: an answer counts only if (session, epoch, round, base_length) is what
     the scheduler is waiting for.
 11. When a stream ends without GoAway or Close, its sessions are kept for the lease (10 s unless the
@@ -38,7 +40,9 @@ The stream between a scheduler and a worker (DraftService.Draft, ValidatorServic
     sessions are answered until the deadline. The scheduler moves its sessions elsewhere.
 13. A failure after Open is one SessionError for that session, after which the worker knows it no
     more; all other sessions go on.
-14. An absent value is absent: -1, 0 or padding never stand for a token that is not known. The one -1 is in
+14. A message that breaks its contract (a tensor of the wrong size, an empty event) ends the whole stream with
+    INVALID_ARGUMENT; what is merely wrong for one session ends that session.
+15. An absent value is absent: -1, 0 or padding never stand for a token that is not known. The one -1 is in
     `parents`, where it names the last committed token.
 """
 
@@ -79,8 +83,9 @@ class WorkerServiceStub:
     GetLoad: _grpc.UnaryUnaryMultiCallable[_worker_pb2.GetLoadRequest, _worker_pb2.GetLoadResponse]
     """What is being done right now."""
     Reload: _grpc.UnaryUnaryMultiCallable[_worker_pb2.ReloadRequest, _worker_pb2.ReloadResponse]
-    """Loads a model again, or another one. A draft swaps while sessions go on (they are rebuilt from
-    their tokens); a validator first lets its sessions end, since a session is pinned to its weights.
+    """Loads a model again, or another one. A draft swaps while sessions go on (they are rebuilt from their tokens) when
+    both models share their ids; otherwise its sessions end with UNAVAILABLE and its streams end, so that schedulers
+    shake hands again. A validator first lets its sessions end, since a session is pinned to its weights.
     """
 
 @_typing.type_check_only
@@ -95,8 +100,9 @@ class WorkerServiceAsyncStub(WorkerServiceStub):
     GetLoad: _aio.UnaryUnaryMultiCallable[_worker_pb2.GetLoadRequest, _worker_pb2.GetLoadResponse]  # type: ignore[assignment]
     """What is being done right now."""
     Reload: _aio.UnaryUnaryMultiCallable[_worker_pb2.ReloadRequest, _worker_pb2.ReloadResponse]  # type: ignore[assignment]
-    """Loads a model again, or another one. A draft swaps while sessions go on (they are rebuilt from
-    their tokens); a validator first lets its sessions end, since a session is pinned to its weights.
+    """Loads a model again, or another one. A draft swaps while sessions go on (they are rebuilt from their tokens) when
+    both models share their ids; otherwise its sessions end with UNAVAILABLE and its streams end, so that schedulers
+    shake hands again. A validator first lets its sessions end, since a session is pinned to its weights.
     """
 
 class WorkerServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -132,8 +138,9 @@ class WorkerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _worker_pb2.ReloadRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_worker_pb2.ReloadResponse, _abc.Awaitable[_worker_pb2.ReloadResponse]]:
-        """Loads a model again, or another one. A draft swaps while sessions go on (they are rebuilt from
-        their tokens); a validator first lets its sessions end, since a session is pinned to its weights.
+        """Loads a model again, or another one. A draft swaps while sessions go on (they are rebuilt from their tokens) when
+        both models share their ids; otherwise its sessions end with UNAVAILABLE and its streams end, so that schedulers
+        shake hands again. A validator first lets its sessions end, since a session is pinned to its weights.
         """
 
 def add_WorkerServiceServicer_to_server(servicer: WorkerServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

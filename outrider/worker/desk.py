@@ -111,15 +111,15 @@ class Desk:
         if held and header.epoch <= held.epoch:
             self._stale(connection, header, held)
             return
+        if held:
+            self.drop(held)  # also if the new one is refused: the sender believes in it no more
         try:
             check_header(header)
-            self._admission.check(len(self._registry) - (held is not None and not held.finished))
+            self._admission.check(len(self._registry))
             state = self.role.open(command)
         except Exception as error:  # noqa: BLE001  # refused, with the reason
             self._send_error(connection, header, as_session_error(error))
             return
-        if held:
-            self.drop(held)
         session = Session(
             key=key,
             connection=connection,

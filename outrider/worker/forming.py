@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from outrider.rpc.errors import ResourceExhausted
+from outrider.rpc.errors import ContextExceeded
+from outrider.runtime.layout import ROW_MULTIPLE
 from outrider.worker.role import SHORT_TAIL
 from outrider.worker.session import PROTECTED_TOKENS, Round, Session
 
@@ -18,9 +19,6 @@ if TYPE_CHECKING:
 
 IDLE_NS = 250_000_000
 """An older session whose scheduler has asked for nothing for so long may lose its KV to a younger one."""
-
-ROW_MULTIPLE = 4
-"""A forward has at least so many rows, and a multiple of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +116,7 @@ class Former:
                 return None
             # Nobody else holds a page: waiting would not help.
             if not round_.job.shrink():
-                raise ResourceExhausted("the worker's KV memory is too small for the session (kv-budget-mib)")
+                raise ContextExceeded("the worker's KV memory is too small for the session (kv-budget-mib)")
 
     def _make_room(self, round_: Round, rows: int, rounds: Sequence[Round], parts: Sequence[Part]) -> bool:
         sequence = round_.session.sequence

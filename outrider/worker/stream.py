@@ -24,6 +24,8 @@ class Streams:
         self._engine = engine
         self._codec = codec
         self._open: set[Connection] = set()
+        # By the loop's clock; set by `drain`.
+        self._ends_at: float | None = None
 
     async def serve(self, requests: AsyncIterator[Any]) -> AsyncGenerator[Any, None]:
         """One stream: yields encoded responses until the peer or the worker ends it.
@@ -41,6 +43,8 @@ class Streams:
         welcome = Welcome(info=self._engine.info, lease_ms=round(self._engine.lease_s * 1000))
         self._open.add(connection)
         self._engine.connect(connection)
+        if self._ends_at is not None:
+            self._announce_end(connection)
         reader = asyncio.create_task(self._read(requests, connection))
         try:
             yield self._codec.encode_response(FromWorker(welcome=welcome, load=self._engine.load))
@@ -59,13 +63,18 @@ class Streams:
     async def drain(self, grace_s: float) -> None:
         """Announce the end on every stream, refuse Open, and end the streams after at most `grace_s`."""
         self._engine.refuse_opens("the worker is shutting down", going_away=True)
+        self._ends_at = asyncio.get_running_loop().time() + grace_s
         for connection in self._open:
-            connection.announce_end(round(grace_s * 1000))
+            self._announce_end(connection)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(grace_s):
                 await self._engine.empty()
         for connection in self._open:
             connection.end()
+
+    def _announce_end(self, connection: Connection) -> None:
+        left_s = max(0.0, (self._ends_at or 0.0) - asyncio.get_running_loop().time())
+        connection.announce_end(round(left_s * 1000))
 
     async def _read(self, requests: AsyncIterator[Any], connection: Connection) -> None:
         """Hand commands to the engine as they come; never waits for it."""

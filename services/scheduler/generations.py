@@ -100,9 +100,8 @@ class Generations:
         """The state, at once and whenever it has changed; ends with the drain, which it would hold up."""
         told = None
         while not self._draining:
-            change = (
-                self._fleet.change
-            )  # taken before looking: what happens while the caller reads counts too
+            # Taken before looking: what happens while the caller reads counts too.
+            change = self._fleet.change
             if (state := self.state) != told:
                 told = state
                 yield state

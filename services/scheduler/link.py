@@ -183,6 +183,7 @@ class StreamLink(Generic[C, A]):
 
     async def _converse(self) -> tuple[WorkerStatus, str]:
         """One stream from Hello to its end; why it ended."""
+        self._again.clear()  # before the worker is judged: what is asked for from here on counts
         call = self._role.method(self.channel)()
         try:
             await self._greet(call)
@@ -254,7 +255,6 @@ class StreamLink(Generic[C, A]):
             await call.write(self._role.encode(ToWorker(commands=commands)))
 
     async def _asked_to_reconnect(self) -> None:
-        self._again.clear()
         await self._again.wait()
 
     async def _until_one_ends(

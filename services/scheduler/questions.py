@@ -101,6 +101,8 @@ class Questions(Generic[A]):
                 _fail(list(_outdated(waiting, header)), StaleSession(header.epoch))
             case SessionError():
                 hit = [answer for key, answer in waiting.answers.items() if key.epoch == header.epoch]
+                if hit:  # the worker knows the session no more
+                    del self._sessions[header.session]
                 _fail(hit, from_failure(event.failure))
             case self._answer():
                 answer = waiting.answers.get(_Key(header.epoch, header.round, header.base_length))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from opentelemetry.trace import Span, SpanKind
 
+from outrider.rpc.errors import OutriderError, Unavailable
 from outrider.telemetry import Attr, SpanName, Tracing, context_of, mark_failed, traceparent_of, tracestate_of
 
 if TYPE_CHECKING:
@@ -134,7 +135,7 @@ class RoundSpan:
         try:
             yield TraceHeaders(traceparent_of(span), tracestate_of(span))
         except Exception as error:
-            mark_failed(span, type(error).__name__)
+            mark_failed(span, error.reason if isinstance(error, OutriderError) else Unavailable.reason)
             raise
         finally:
             span.end()

@@ -69,6 +69,7 @@ class Target:
         self._established = False
         # Addresses that refused the opening that is being tried.
         self._refused: set[str] = set()
+        self._last_was_refused = False
 
     @property
     def address(self) -> str:
@@ -121,7 +122,9 @@ class Target:
         verify = Verify(round_.tree)
         if self._standing is _Standing.HELD:
             return await port.ask(self._round_header(round_), verify)
-        self._ledger.reopens += self.epoch > 0
+        # Trying again after a refusal is the same opening still.
+        self._ledger.reopens += self.epoch > 0 and not self._last_was_refused
+        self._last_was_refused = False
         self.epoch += 1
         self.changed_replica |= self._established and port.info.numerics_id != self.info.numerics_id
         self.info = port.info
@@ -152,6 +155,7 @@ class Target:
         """
         if self._port is not None:
             self._refused.add(self._port.address)
+        self._last_was_refused = True
         self._port, self._standing = None, _Standing.UNOPENED
         if any(port.address not in self._refused for port in self._equal_ports()):
             return

@@ -88,7 +88,7 @@ BAD = {
         ("one",),
         {"sampling": SamplingParameters(logit_bias=((9999, 1.0),))},
         errors.InvalidArgument,
-        "logit_bias",
+        "sampling.logit_bias",
         "names id 9999",
     ),
 }
@@ -127,9 +127,9 @@ async def raw_error(address, request):
     ("request_", "field"),
     [
         (inference_pb2.GenerateRequest(), "prompt"),
-        (inference_pb2.GenerateRequest(prompt="one", sampling={"top_p": 0.0}), "top_p"),
-        (inference_pb2.GenerateRequest(prompt="one", sampling={"temperature": -1.0}), "temperature"),
-        (inference_pb2.GenerateRequest(prompt="one", sampling={"max_tokens": 0}), "max_tokens"),
+        (inference_pb2.GenerateRequest(prompt="one", sampling={"top_p": 0.0}), "sampling.top_p"),
+        (inference_pb2.GenerateRequest(prompt="one", sampling={"temperature": -1.0}), "sampling.temperature"),
+        (inference_pb2.GenerateRequest(prompt="one", sampling={"max_tokens": 0}), "sampling.max_tokens"),
         (
             inference_pb2.GenerateRequest(
                 prompt_ids=tensor_pb2.Tensor(datatype=tensor_pb2.DATA_TYPE_FP32, shape=[1], data=b"1234")

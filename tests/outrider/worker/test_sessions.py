@@ -312,6 +312,21 @@ async def test_c62_state_of_a_silent_peer_is_freed_when_its_lease_ends():
             assert (await session.stale()).epoch == 0
 
 
+async def test_an_opening_that_is_refused_does_not_leave_the_older_session_behind():
+    runtime = FakeRuntime()
+    async with seam(runtime, Validating) as worker, worker.connect() as stream:
+        session = target_session(stream, PROMPT, GREEDY)
+        await session.run(max_rounds=2)
+        assert runtime.num_free_pages < runtime.num_pages
+        worker.engine.refuse_opens("full")
+        session.epoch = 2
+        session.open(NO_DRAFT)
+        assert (await session.error()).failure.reason == "UNAVAILABLE"
+        async with asyncio.timeout(10):
+            await worker.engine.empty()
+        assert runtime.num_free_pages == runtime.num_pages
+
+
 async def test_only_open_is_refused_for_load():
     runtime = FakeRuntime()
     limits = dataclasses.replace(LIMITS, max_sessions=2)
@@ -351,6 +366,19 @@ async def test_go_away_comes_before_the_end_and_rounds_are_answered_until_then()
             await drain
             await stream.ended.wait()
         assert stream.error is None
+
+
+async def test_a_stream_that_begins_in_a_drain_hears_of_its_end():
+    async with seam(FakeRuntime(), Validating) as worker, worker.connect() as first:
+        session = target_session(first, PROMPT, GREEDY)
+        await session.run(max_rounds=1)
+        drain = asyncio.create_task(worker.streams.drain(30.0))
+        await first.until_go_away()
+        async with worker.connect() as second:
+            assert 0 < (await second.until_go_away()).deadline_ms <= 30_000
+        session.close()
+        async with asyncio.timeout(10):
+            await drain
 
 
 async def test_a_drain_does_not_wait_for_sessions_without_a_stream():

@@ -48,6 +48,17 @@ async def test_an_event_of_another_kind_is_dropped(questions):
     assert questions.num_dropped == 1
 
 
+async def test_an_error_ends_the_session_of_its_epoch_alone(questions):
+    answer = questions.ask(HEADER, opens=True)
+    error = SessionError(Failure("NON_FINITE_LOGITS", "broken"))
+    questions.receive(replace(HEADER, epoch=1), error)
+    assert questions.num_sessions == 1
+    questions.receive(HEADER, error)
+    assert questions.num_sessions == 0
+    with pytest.raises(NonFiniteLogits):
+        await answer
+
+
 async def test_the_end_of_the_stream_fails_all(questions):
     answers = [questions.ask(replace(HEADER, session=bytes([n]) * 16), opens=True) for n in range(3)]
     assert questions.num_sessions == 3

@@ -453,6 +453,9 @@ async def test_a_full_validator_sends_the_session_to_the_next(bench, run):
     delivered = await run(bench.session())
     assert delivered.ids == bench.plain()
     assert second.asked
+    # It was never open before, and the refused opening holds nothing.
+    assert delivered.finished.counters.reopens == 0
+    assert full.questions.num_sessions == 0
 
 
 async def test_when_all_are_full_the_caller_hears_it(bench, run):
