@@ -182,7 +182,8 @@ async def _check(stage: Stage, case: Case, front: Process) -> None:
         counters = answer.final.counters
         if case.source == "oracle" and case.k and case.w == 1:
             assert counters.accepted == counters.drafted > 0
-        if case.source == "hostile":
+        # Where its proposal was refused or late, n-gram may have guessed right.
+        if case.source == "hostile" and not counters.missed_proposals:
             assert counters.accepted <= counters.drafted // 2
         if case.k == 0:
             assert counters.drafted == 0
