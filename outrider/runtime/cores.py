@@ -8,6 +8,6 @@ SHARED_CORES: Final = {"GOMP_SPINCOUNT": "1000"}
 """Environment for model processes on the same cores; must be set before torch is loaded.
 
 OpenMP threads spin for a while when they wait for work. Draft and validator take turns, so the threads of the
-one that waits would spin on the cores that the other one needs. Without any spin each kernel starts more
-slowly.
+one that waits would spin on the cores that the other one needs. Not 0, so that threads need not be woken
+between the kernels of one forward.
 """
