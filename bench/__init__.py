@@ -1,1 +1,1 @@
-"""Measurements that the documents quote. Run by hand; nothing here is a test."""
+"""`outrider bench`: how fast answers come, against plain decoding and against other programs, in one run."""

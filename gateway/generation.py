@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -12,6 +12,7 @@ from opentelemetry.context import Context
 from opentelemetry.trace import Span, SpanKind
 
 from gateway.answer import Answer
+from gateway.metering import GatewayMeter
 from gateway.request import check_model, prepare
 from gateway.served import ServedModel
 from gateway.tracing import describe_request, describe_response, span_to_pass_on
@@ -27,6 +28,8 @@ from outrider.rpc.errors import (
 from outrider.rpc.interceptors import as_outrider_error
 from outrider.sampling.acceptance import FinishReason
 from outrider.telemetry import (
+    In,
+    Metrics,
     Tracing,
     bind_span,
     chat_span_name,
@@ -52,15 +55,22 @@ class Generator:
     """Generates answers through one scheduler."""
 
     def __init__(
-        self, channel: grpc.aio.Channel, address: str, tracing: Tracing, *, max_prompt_bytes: int
+        self,
+        channel: grpc.aio.Channel,
+        address: str,
+        tracing: Tracing,
+        *,
+        max_prompt_bytes: int,
+        meter: GatewayMeter | None = None,
     ) -> None:
         self._stub: Any = scheduler_pb2_grpc.SchedulerServiceStub(channel)
         self._address = address
         self._tracing = tracing
+        self._meter = meter or GatewayMeter(Metrics(In.GATEWAY))
         self._max_prompt_bytes = max_prompt_bytes
 
     async def generate(
-        self, request: GenerateRequest, served: ServedModel, parent: Context | None
+        self, request: GenerateRequest, served: ServedModel, parent: Context | None, *, tenant: str = ""
     ) -> AsyncGenerator[GenerateEvent, None]:
         """Give deltas and one final event; a failure behind the first delta is the last event instead.
 
@@ -71,20 +81,27 @@ class Generator:
         name = chat_span_name(served.info.model)
         span = self._tracing.start_root(name, parent=parent, kind=SpanKind.SERVER)
         bind_span(span)
+        meter = self._meter.arrived(served.info.model)
         begun = ended = False
         try:
             check_model(request.model, served)
-            asked = await asyncio.to_thread(prepare, request, served, max_prompt_bytes=self._max_prompt_bytes)
+            asked = await asyncio.to_thread(
+                prepare, request, served, max_prompt_bytes=self._max_prompt_bytes, tenant=tenant
+            )
             describe_request(span, served.info.model, asked)
+            meter.sent_on(len(asked.prompt))
             async with aclosing(self._answer(request, asked, served, span, parent)) as events:
                 async for event in events:
                     begun, ended = True, isinstance(event, Final)
+                    # Before it is on its way, so that a slow reader is not counted as a slow answer.
+                    meter.ended(event) if isinstance(event, Final) else meter.delta(event)
                     yield event
         except Exception as error:
             failure = as_outrider_error(error) or Internal(
                 "internal error; the log of the gateway has the details"
             )
             mark_failed(span, failure.reason)
+            meter.failed(failure.reason)
             if not begun:
                 raise
             log.warning("generation_failed", reason=failure.reason, exc_info=isinstance(failure, Internal))
@@ -92,6 +109,7 @@ class Generator:
         except (asyncio.CancelledError, GeneratorExit):
             if not ended:  # whoever has the final event may leave
                 mark_failed(span, FinishReason.CANCELLED.value)
+                meter.cancelled()
             raise
         finally:
             span.end()
@@ -112,7 +130,8 @@ class Generator:
         )
         traced = span_to_pass_on(span, parent)
         finished: scheduler.Finished | None = None
-        async with aclosing(self._events(asked, metadata_of(traced))) as events:
+        given = self._events(asked, metadata_of(traced), token_by_token=request.token_by_token)
+        async with aclosing(given) as events:
             started = await _started(events)
             # Read to the end of the stream: leaving it earlier would look like a client that went away.
             async for event in events:
@@ -140,13 +159,18 @@ class Generator:
         yield final
 
     async def _events(
-        self, asked: scheduler.GenerateRequest, metadata: tuple[tuple[str, str], ...]
+        self,
+        asked: scheduler.GenerateRequest,
+        metadata: tuple[tuple[str, str], ...],
+        *,
+        token_by_token: bool,
     ) -> AsyncGenerator[scheduler.GenerateEvent, None]:
         """The scheduler's events; the call is cancelled when the iterator is closed."""
         call = self._stub.Generate(scheduler.encode_generate(asked), metadata=metadata)
         try:
             async for message in call:
-                yield scheduler.decode_event(message)
+                for part in _parts(scheduler.decode_event(message), token_by_token=token_by_token):
+                    yield part
         except grpc.aio.AioRpcError as error:
             raise self._explain(error) from error
         except MalformedMessage as error:
@@ -187,6 +211,16 @@ async def _started(events: AsyncGenerator[scheduler.GenerateEvent, None]) -> sch
             raise ProtocolViolation("the scheduler did not say that it had started")
 
 
+def _parts(event: scheduler.GenerateEvent, *, token_by_token: bool) -> Sequence[scheduler.GenerateEvent]:
+    """What goes into one delta each: a round, or its tokens one by one."""
+    if not token_by_token or not isinstance(event, scheduler.Committed):
+        return (event,)
+    return [
+        scheduler.Committed((token,), event.logprobs[index : index + 1])
+        for index, token in enumerate(event.tokens)
+    ]
+
+
 def _ended_early() -> Unavailable:
     return Unavailable("the scheduler ended the stream before the answer", retry_after_s=RETRY_AFTER_S)
 
@@ -210,4 +244,5 @@ def _final(
         changed_replica=finished.changed_replica,
         draft_status=finished.draft_status,
         trace_id=trace_id,
+        costs=finished.costs,
     )

@@ -25,7 +25,7 @@ def check_model(name: str, served: ServedModel) -> None:
 
 
 def prepare(
-    request: GenerateRequest, served: ServedModel, *, max_prompt_bytes: int
+    request: GenerateRequest, served: ServedModel, *, max_prompt_bytes: int, tenant: str = ""
 ) -> scheduler.GenerateRequest:
     """Check the request and turn its prompt into ids.
 
@@ -48,6 +48,8 @@ def prepare(
         seed=secrets.randbits(RANDOM_SEED_BITS) if request.seed is None else request.seed,
         choice=request.choice,
         speculation=request.speculation,
+        tenant=tenant,
+        cache_salt=request.cache_salt,
     )
 
 

@@ -8,12 +8,13 @@ from contextlib import suppress
 import grpc
 
 from gateway.generation import Generator
+from gateway.metering import GatewayMeter
 from gateway.servicer import InferenceServicer
 from gateway.settings import GatewaySettings
 from gateway.watch import ModelWatch
 from outrider.rpc.channel import open_channel
 from outrider.rpc.server import run_server
-from outrider.telemetry import NO_TRACING, Tracing
+from outrider.telemetry import NO_TRACING, In, Metrics, Tracing
 from outrider.v1 import inference_pb2_grpc
 
 SERVICE_NAME = "outrider.v1.InferenceService"
@@ -25,12 +26,14 @@ async def serve(
     ready: asyncio.Future[int] | None = None,
     stop: asyncio.Event | None = None,
     tracing: Tracing = NO_TRACING,
+    metrics: Metrics | None = None,
 ) -> None:
     """Serve until `stop` is set; the port opens once a validator's tokenizer is here.
 
     Raises PortUnavailable.
     """
     stop = stop or asyncio.Event()
+    metrics = metrics or Metrics(In.GATEWAY)
     channel = open_channel(settings.scheduler)
     models = ModelWatch(channel)
     watching = asyncio.create_task(models.run_forever())
@@ -38,16 +41,26 @@ async def serve(
         if not await _first(watching, models, stop):
             return
         generator = Generator(
-            channel, settings.scheduler, tracing, max_prompt_bytes=settings.max_prompt_bytes
+            channel,
+            settings.scheduler,
+            tracing,
+            max_prompt_bytes=settings.max_prompt_bytes,
+            meter=GatewayMeter(metrics),
         )
 
         def register(server: grpc.aio.Server) -> None:
             inference_pb2_grpc.add_InferenceServiceServicer_to_server(
-                InferenceServicer(generator, models), server
+                InferenceServicer(generator, models, tenant_metadata=settings.tenant_metadata), server
             )
 
         await run_server(
-            settings, register, name="gateway", service_names=[SERVICE_NAME], stop=stop, ready=ready
+            settings,
+            register,
+            name="gateway",
+            service_names=[SERVICE_NAME],
+            stop=stop,
+            ready=ready,
+            metrics_address=metrics.address,
         )
     finally:
         watching.cancel()

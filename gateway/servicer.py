@@ -16,13 +16,21 @@ from outrider.wire import inference
 class InferenceServicer(inference_pb2_grpc.InferenceServiceServicer):
     """Generation on text, for clients."""
 
-    def __init__(self, generator: Generator, models: ModelWatch) -> None:
+    def __init__(self, generator: Generator, models: ModelWatch, *, tenant_metadata: str = "") -> None:
+        """`tenant_metadata` is the key of a call's metadata that names its tenant; empty: there is one."""
         self._generator = generator
         self._models = models
+        self._tenant_metadata = tenant_metadata
 
     async def Generate(self, request: Any, context: Any) -> AsyncIterator[Any]:
-        parent = context_from_metadata(context.invocation_metadata())
-        events = self._generator.generate(inference.decode_generate(request), self._models.present, parent)
+        metadata = context.invocation_metadata()
+        tenant = str(dict(metadata or ()).get(self._tenant_metadata, "")) if self._tenant_metadata else ""
+        events = self._generator.generate(
+            inference.decode_generate(request),
+            self._models.present,
+            context_from_metadata(metadata),
+            tenant=tenant,
+        )
         async with aclosing(events):
             async for event in events:
                 yield inference.encode_event(event)

@@ -11,6 +11,8 @@ from outrider.runtime.cores import SHARED_CORES
 # Tests run models in several processes at a time. Takes effect because torch is not loaded yet.
 for _name, _value in SHARED_CORES.items():
     os.environ.setdefault(_name, _value)
+# Many processes run at a time, and each would want the same port; those who ask for metrics say so.
+os.environ.setdefault("OUTRIDER_METRICS_PORT", "off")
 
 
 @pytest.fixture(autouse=True)

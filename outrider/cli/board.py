@@ -55,8 +55,10 @@ class Board:
             for child in self._children:
                 if child.state is State.READY and child.plan.name not in told:
                     told.add(child.plan.name)
+                    plan = child.plan
+                    metrics = f", metrics {plan.metrics_address}" if plan.metrics_address else ""
                     self.say(
-                        f"{child.plan.name:<12} {child.plan.address:<16} {_progress(child)}, pid {child.pid}"
+                        f"{plan.name:<12} {plan.address:<16} {_progress(child)}, pid {child.pid}{metrics}"
                     )
             if settled:
                 return
@@ -68,11 +70,12 @@ class Board:
             await asyncio.sleep(REFRESH_S)
 
     def _table(self) -> Table:
-        table = Table("process", "address", "pid", "state", box=None, pad_edge=False)
+        table = Table("process", "address", "metrics", "pid", "state", box=None, pad_edge=False)
         for child in self._children:
             style = STYLES[child.state]
             state = f"[{style}]{_progress(child)}[/{style}]"
-            table.add_row(child.plan.name, child.plan.address, str(child.pid or ""), state)
+            metrics = child.plan.metrics_address or "off"
+            table.add_row(child.plan.name, child.plan.address, metrics, str(child.pid or ""), state)
         return table
 
 

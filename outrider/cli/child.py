@@ -69,7 +69,13 @@ class Child:
         """Start the process; its output goes to the log, behind that of earlier starts."""
         self._ready_file.unlink(missing_ok=True)
         self.state, self.started_s = State.STARTING, time.monotonic()
-        common = (f"--host={HOST}", f"--port={self.plan.port}", f"--ready-file={self._ready_file}")
+        metrics_port = "off" if self.plan.metrics_port is None else self.plan.metrics_port
+        common = (
+            f"--host={HOST}",
+            f"--port={self.plan.port}",
+            f"--metrics-port={metrics_port}",
+            f"--ready-file={self._ready_file}",
+        )
         with self.log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable,

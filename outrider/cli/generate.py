@@ -99,7 +99,17 @@ def generate(
         typer.Option("--k", help="Tokens to draft per round; 0 is plain decoding. Changes no answer."),
     ] = None,
     w: Annotated[int | None, typer.Option("--w", help="Candidates per round. Changes no answer.")] = None,
+    min_confidence: Annotated[
+        float | None,
+        typer.Option(
+            help="End a draft when its own confidence falls below this; 0: never. Changes no answer."
+        ),
+    ] = None,
     source: Annotated[Source | None, typer.Option(help="Where drafts come from. Changes no answer.")] = None,
+    token_by_token: Annotated[
+        bool,
+        typer.Option("--token-by-token", help="Show each token by itself, not those of a round together."),
+    ] = False,
     json_: Annotated[bool, typer.Option("--json", help="Print one JSON object at the end.")] = False,
 ) -> None:
     """Generate an answer: its text as it is committed, then how it came about.
@@ -125,7 +135,13 @@ def generate(
         "sampling": sampling,
         "seed": seed,
         "stop": stop or (),
-        "speculation": Speculation(k=k, w=w, source=None if source is None else DraftSource[source.name]),
+        "speculation": Speculation(
+            k=k,
+            w=w,
+            source=None if source is None else DraftSource[source.name],
+            min_confidence=min_confidence,
+        ),
+        "token_by_token": token_by_token,
     }
     show = _print_json if json_ else _print_stream
     with reported(OutriderError, InputError):

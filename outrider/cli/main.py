@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from outrider.cli.bench import ANY_ARGUMENTS, bench
 from outrider.cli.generate import generate
 from outrider.cli.models import models
 from outrider.cli.up import up
@@ -21,6 +22,7 @@ app = typer.Typer(
 app.command()(up)
 app.command()(generate)
 app.add_typer(models)
+app.command(context_settings=ANY_ARGUMENTS)(bench)
 app.command()(version)
 
 if __name__ == "__main__":

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from outrider import models
 from outrider.models import ModelError, ModelFile, ModelMissing
@@ -13,6 +14,7 @@ from outrider.runtime.cores import SHARED_CORES
 
 HOST = "127.0.0.1"
 DEFAULT_BASE_PORT = 50050
+DEFAULT_METRICS_PORT = 9464
 """Gateway; then scheduler, validator, draft, and further validators."""
 REOPEN_DEADLINE_S = 60
 """A validator that died is started again: sessions wait for it as long as a large model may take to load."""
@@ -34,18 +36,25 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class ChildPlan:
-    """One process: `python -m module *arguments`, listening on HOST:port."""
+    """One process: `python -m module *arguments`, on HOST:port, with /metrics on HOST:metrics_port."""
 
     name: str
     module: str
     port: int
     arguments: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=dict)
+    # None: no metrics.
+    metrics_port: int | None = None
 
     @property
     def address(self) -> str:
         """Where it listens."""
         return f"{HOST}:{self.port}"
+
+    @property
+    def metrics_address(self) -> str:
+        """Where it is scraped; empty when it is not."""
+        return "" if self.metrics_port is None else f"{HOST}:{self.metrics_port}"
 
 
 def pair_of(choice: str) -> Pair:
@@ -86,26 +95,43 @@ def _model_of(name: str) -> tuple[str, str]:
     return str(models.resolve(file.name)), file.name
 
 
-def ports_of(choice: str, num: int) -> list[int]:
-    """Read --ports: "default", "auto" (any that are free), or the first of `num` ports in a row.
+def ports_of(choice: str, num: int, *, flag: str = "--ports", default: int = DEFAULT_BASE_PORT) -> list[int]:
+    """Read --ports or its like: "default", "auto" (any that are free), or the first of `num` ports in a row.
 
     Raises PlanError, naming a port that is in use.
     """
     if choice == "auto":
         return _free_ports(num)
     if choice == "default":
-        first = DEFAULT_BASE_PORT
+        first = default
     elif choice.isdecimal() and 0 < int(choice) <= 65535 - num + 1:
         first = int(choice)
     else:
-        raise PlanError(f"--ports is {choice!r}; give default, auto, or the first port such as 50050")
+        raise PlanError(f"{flag} is {choice!r}; give default, auto, or the first port such as {default}")
     ports = list(range(first, first + num))
     for port in ports:
-        _check_free(port)
+        _check_free(port, flag)
     return ports
 
 
-def _check_free(port: int) -> None:
+def metrics_ports_of(choice: str, ports: Sequence[int]) -> list[int] | list[None]:
+    """Read --metrics-ports for processes on `ports`: as `ports_of`, or "off".
+
+    Raises PlanError, naming a port that is in use or given twice.
+    """
+    num, flag = len(ports), "--metrics-ports"
+    if choice == "off":
+        return [None] * num
+    if choice == "auto":
+        # The processes' own are free still, and would be found again.
+        return [port for port in _free_ports(2 * num) if port not in ports][:num]
+    chosen = ports_of(choice, num, flag=flag, default=DEFAULT_METRICS_PORT)
+    if twice := set(chosen) & set(ports):
+        raise PlanError(f"{flag} and --ports both want port {min(twice)}; choose {flag} auto")
+    return chosen
+
+
+def _check_free(port: int, flag: str) -> None:
     try:
         with socket.socket() as probe:
             # As the processes listen: a port whose last connections still linger is free.
@@ -114,7 +140,7 @@ def _check_free(port: int) -> None:
     except OSError as error:
         problem = (error.strerror or str(error)).lower()
         raise PlanError(
-            f"cannot use {HOST}:{port}: {problem}; stop what uses it, or choose --ports auto"
+            f"cannot use {HOST}:{port}: {problem}; stop what uses it, or choose {flag} auto"
         ) from error
 
 
@@ -131,18 +157,24 @@ def num_processes(pair: Pair, num_validators: int) -> int:
     return 2 + num_validators + (pair.draft is not None)
 
 
-def plan(pair: Pair, ports: Sequence[int], *, num_validators: int, dtype: str | None) -> list[ChildPlan]:
+def plan(
+    pair: Pair,
+    ports: Sequence[int],
+    *,
+    num_validators: int,
+    dtype: str | None,
+    draft_dtype: str | None = None,
+) -> list[ChildPlan]:
     """Lay out the processes: workers first, then the scheduler, then the gateway."""
     gateway, scheduler, first_validator, *more = ports
     draft_ports = [more.pop(0)] if pair.draft is not None else []
     validator_ports = [first_validator, *more]
-    common = () if dtype is None else (f"--dtype={dtype}",)
     children = [
         ChildPlan(
             "validator" if num_validators == 1 else f"validator-{number}",
             "services.validator",
             port,
-            (f"--model={pair.target}", *_named(pair.target_name), *common),
+            (f"--model={pair.target}", *_named(pair.target_name), *_dtype(dtype)),
             SHARED_CORES,
         )
         for number, port in enumerate(validator_ports, start=1)
@@ -152,7 +184,11 @@ def plan(pair: Pair, ports: Sequence[int], *, num_validators: int, dtype: str | 
             "draft",
             "services.draft",
             port,
-            (f"--model={pair.draft}", *_named(pair.draft_name), *common),
+            (
+                f"--model={pair.draft}",
+                *_named(pair.draft_name),
+                *_dtype(draft_dtype or dtype or _small_dtype()),
+            ),
             SHARED_CORES,
         )
         for port in draft_ports
@@ -161,10 +197,39 @@ def plan(pair: Pair, ports: Sequence[int], *, num_validators: int, dtype: str | 
         f"--validators={','.join(f'{HOST}:{port}' for port in validator_ports)}",
         f"--drafts={','.join(f'{HOST}:{port}' for port in draft_ports)}",
     )
-    patience = {"OUTRIDER_REOPEN_DEADLINE_S": str(REOPEN_DEADLINE_S)}
-    children.append(ChildPlan("scheduler", "services.scheduler", scheduler, workers, patience))
+    children.append(ChildPlan("scheduler", "services.scheduler", scheduler, workers, _one_machine()))
     children.append(ChildPlan("gateway", "gateway", gateway, (f"--scheduler={HOST}:{scheduler}",)))
     return children
+
+
+def _dtype(choice: str | None) -> tuple[str, ...]:
+    return () if choice is None else (f"--dtype={choice}",)
+
+
+def _small_dtype() -> str | None:
+    """What a draft on the CPU holds its weights in when nobody chose: its precision changes no output.
+
+    A variable of the user's wins.
+    """
+    on_cpu = os.environ.get("OUTRIDER_DEVICE", "cpu") == "cpu"
+    return "int4" if on_cpu and "OUTRIDER_DTYPE" not in os.environ else None
+
+
+def _one_machine() -> dict[str, str]:
+    """What a scheduler should know of workers that it shares a machine with; the user's variables win."""
+    shared = {"OUTRIDER_REOPEN_DEADLINE_S": str(REOPEN_DEADLINE_S)}
+    if os.environ.get("OUTRIDER_DEVICE", "cpu") == "cpu":
+        # Draft and validator have the same cores: reading the prompt side by side delays the first token.
+        shared["OUTRIDER_DRAFT_OPENS"] = "after"
+    return shared
+
+
+def with_metrics(
+    plans: Sequence[ChildPlan], ports: Sequence[int], metrics_ports: Sequence[int | None]
+) -> list[ChildPlan]:
+    """The same processes, the one on ports[i] scraped on metrics_ports[i]."""
+    chosen = dict(zip(ports, metrics_ports, strict=True))
+    return [replace(each, metrics_port=chosen[each.port]) for each in plans]
 
 
 def _named(name: str) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from outrider.client import Completion, Final, TokenLogprobs
@@ -71,6 +71,12 @@ def as_json(completion: Completion, *, with_logprobs: bool) -> dict[str, Any]:
         "acceptance_rate": counters.acceptance_rate,
         "tau": counters.tau,
         "reopens": counters.reopens,
+        "raw_accepted": counters.raw_accepted,
+        "discarded_rounds": counters.discarded_rounds,
+        "missed_proposals": counters.missed_proposals,
+        "drafted_by_position": list(counters.drafted_by_position),
+        "accepted_by_position": list(counters.accepted_by_position),
+        "costs": asdict(final.costs),
         "numerics_id": final.numerics_id,
         "trace_id": final.trace_id,
     }

@@ -17,12 +17,23 @@ from rich.console import Console
 
 from outrider.cli.board import Board
 from outrider.cli.child import Child
-from outrider.cli.plan import ChildPlan, PlanError, num_processes, pair_of, plan, ports_of
+from outrider.cli.plan import (
+    ChildPlan,
+    PlanError,
+    metrics_ports_of,
+    num_processes,
+    pair_of,
+    plan,
+    ports_of,
+    with_metrics,
+)
 from outrider.cli.reporting import fail, reported
 from outrider.cli.supervisor import StartFailed, Supervisor
 from outrider.client import DEFAULT_ADDRESS
 
 DEFAULT_MODELS = "smollm2"
+
+Dtype = Literal["float32", "bfloat16", "float16", "int8", "int4"]
 
 
 def up(
@@ -38,9 +49,23 @@ def up(
         str,
         typer.Option(help="default (from 50050 on), auto (any that are free), or the first port of a row."),
     ] = "default",
+    metrics_ports: Annotated[
+        str,
+        typer.Option(
+            help="Ports of /metrics: default (from 9464 on), auto, off, or the first port of a row.",
+            show_default="default with --ports default, else auto",
+        ),
+    ] = "",
     dtype: Annotated[
-        Literal["float32", "bfloat16", "float16"] | None,
-        typer.Option(help="Element type of the models; the workers' own default unless given."),
+        Dtype | None,
+        typer.Option(help="Weights of the models; the workers' own default, bfloat16, unless given."),
+    ] = None,
+    draft_dtype: Annotated[
+        Dtype | None,
+        typer.Option(
+            help="Weights of the draft. Changes its speed and how often it is right, never an answer.",
+            show_default="that of --dtype if given, else int4 on the CPU",
+        ),
     ] = None,
     ready_file: Annotated[
         Path | None, typer.Option(help="JSON file to write when all are ready: gateway, processes, pids.")
@@ -59,7 +84,9 @@ def up(
     with reported(PlanError, OSError):
         pair = pair_of(models)
         chosen = ports_of(ports, num_processes(pair, validators))
-        plans = plan(pair, chosen, num_validators=validators, dtype=dtype)
+        scraped = metrics_ports_of(metrics_ports or ("default" if ports == "default" else "auto"), chosen)
+        laid_out = plan(pair, chosen, num_validators=validators, dtype=dtype, draft_dtype=draft_dtype)
+        plans = with_metrics(laid_out, chosen, scraped)
         folder = _prepare(log_dir or platformdirs.user_state_path("outrider") / "up" / str(chosen[0]), plans)
         code = asyncio.run(_run(plans, folder, ready_file, restart=restart))
     raise typer.Exit(code)
@@ -140,7 +167,12 @@ def _write_ready_file(path: Path | None, children: list[Child]) -> None:
     if path is None:
         return
     processes = {
-        child.plan.name: {"address": child.plan.address, "pid": child.pid, "log": str(child.log)}
+        child.plan.name: {
+            "address": child.plan.address,
+            "metrics": child.plan.metrics_address,
+            "pid": child.pid,
+            "log": str(child.log),
+        }
         for child in children
     }
     document = {"gateway": children[-1].plan.address, "pid": os.getpid(), "processes": processes}

@@ -65,6 +65,8 @@ class OutriderClient:
         stop: Sequence[str] = (),
         speculation: Speculation = Speculation(),  # noqa: B008  # frozen
         choice: int = 0,
+        token_by_token: bool = False,
+        cache_salt: str = "",
         timeout_s: float | None = None,
         metadata: Sequence[tuple[str, str]] = (),
     ) -> AsyncGenerator[Delta | Final, None]:
@@ -80,11 +82,16 @@ class OutriderClient:
             stop: up to 16 strings; the text ends before the first that appears.
             speculation: how much to speculate, which changes speed and never the answer.
             choice: index among several answers to one request; each draws other noise.
+            token_by_token: one delta per token, so that its size tells nothing of what was drafted, in place
+                of one per round.
+            cache_salt: what is kept of the prompt is shared with requests of the same salt only.
             timeout_s: longest time for the whole answer.
             metadata: sent along, such as a `traceparent` to continue.
 
         """
-        request = GenerateRequest(prompt, model, sampling, seed, tuple(stop), speculation, choice)
+        request = GenerateRequest(
+            prompt, model, sampling, seed, tuple(stop), speculation, choice, token_by_token, cache_salt
+        )
         call = self._stub().Generate(encode(request), timeout=timeout_s, metadata=tuple(metadata))
         try:
             async for message in call:

@@ -23,6 +23,7 @@ def encode(request: GenerateRequest) -> Any:  # a message
         raise InvalidArgument(error.message, field=error.field) from error
     _check("k", request.speculation.k, 0, MAX_UINT32)
     _check("w", request.speculation.w, 1, MAX_UINT32)
+    _check("min_confidence", request.speculation.min_confidence, 0, 1)
     _check("seed", request.seed, 0, MAX_UINT64)
     _check("choice", request.choice, 0, MAX_UINT32)
     try:
@@ -31,7 +32,7 @@ def encode(request: GenerateRequest) -> Any:  # a message
         raise InvalidArgument(f"the request can not be sent: {error}") from error
 
 
-def _check(field: str, value: int | None, low: int, high: int) -> None:
+def _check(field: str, value: float | None, low: int, high: int) -> None:
     if value is not None and not low <= value <= high:
         fix = f"{low} or more" if value < low else f"at most {high}"
         raise InvalidArgument(f"{field} is {value}; give {fix}", field=field)

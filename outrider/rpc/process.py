@@ -7,15 +7,19 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol, TypeVar
 
 from outrider.rpc.server import check_address
 from outrider.rpc.settings import ServerSettings, read_settings
-from outrider.rpc.startup import StartupError
+from outrider.rpc.startup import PortUnavailable, StartupError
 from outrider.telemetry import (
     NO_TRACING,
     BadLogLevel,
     BadTracingVariable,
+    In,
+    Metrics,
+    MetricsServer,
     Tracing,
     configure_logging,
     configure_tracing,
@@ -38,6 +42,7 @@ class Serve(Protocol[S_contra]):
         ready: asyncio.Future[int] | None = None,
         stop: asyncio.Event | None = None,
         tracing: Tracing = NO_TRACING,
+        metrics: Metrics | None = None,
     ) -> None: ...
 
 
@@ -72,10 +77,14 @@ def run_process(
         configure_logging(service)
         # Told at once, and not when a model has been loaded for a minute.
         check_address(settings.host, settings.port)
+        metrics = Metrics(In(service))
         tracing = configure_tracing(service, f"{settings.host}:{settings.port}:{os.getpid()}")
         try:
-            with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-                runner.run(_until_signalled(settings, serve, tracing))
+            with (
+                _serving(metrics, settings),
+                asyncio.Runner(loop_factory=_loop_factory()) as runner,
+            ):
+                runner.run(_until_signalled(settings, serve, tracing, metrics))
         finally:
             tracing.shutdown()
     except explained as error:
@@ -84,7 +93,19 @@ def run_process(
     return 0
 
 
-async def _until_signalled(settings: S, serve: Serve[S], tracing: Tracing) -> None:
+def _serving(metrics: Metrics, settings: ServerSettings) -> AbstractContextManager[object]:
+    """The server of /metrics, unless it is off. Raises PortUnavailable."""
+    if settings.metrics_port is None:
+        return nullcontext()
+    try:
+        return MetricsServer(metrics, settings.host, settings.metrics_port)
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        setting = "--metrics-port (OUTRIDER_METRICS_PORT), 0 for any free one, or off"
+        raise PortUnavailable(settings.host, settings.metrics_port, why, setting) from error
+
+
+async def _until_signalled(settings: S, serve: Serve[S], tracing: Tracing, metrics: Metrics) -> None:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     ready: asyncio.Future[int] = loop.create_future()
@@ -99,7 +120,7 @@ async def _until_signalled(settings: S, serve: Serve[S], tracing: Tracing) -> No
 
     for each in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(each, on_signal, each)
-    await serve(settings, ready=ready, stop=stop, tracing=tracing)
+    await serve(settings, ready=ready, stop=stop, tracing=tracing, metrics=metrics)
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -43,6 +43,7 @@ async def run_server(
     stop: asyncio.Event,
     ready: asyncio.Future[int] | None = None,
     on_drain: Callable[[], Awaitable[None]] | None = None,
+    metrics_address: str = "",
 ) -> None:
     """Serve until `stop` is set, then drain and return.
 
@@ -58,6 +59,7 @@ async def run_server(
         stop: set by whoever wants the process to end.
         ready: gets the port that was bound.
         on_drain: run once at the stop, before calls are cut.
+        metrics_address: where /metrics is served, for the ready file and the log; empty when it is not.
 
     Raises:
         PortUnavailable: the address can not be had.
@@ -77,10 +79,13 @@ async def run_server(
             await checks.set(service, health_pb2.HealthCheckResponse.SERVING)
         address = f"{settings.host}:{port}"
         if settings.ready_file:
-            _write_ready_file(settings.ready_file, {"address": address, "pid": os.getpid(), "service": name})
+            ready_to_say: dict[str, object] = {"address": address, "pid": os.getpid(), "service": name}
+            if metrics_address:
+                ready_to_say["metrics"] = metrics_address
+            _write_ready_file(settings.ready_file, ready_to_say)
         if ready and not ready.done():
             ready.set_result(port)
-        log.info("serving", service=name, address=address)
+        log.info("serving", service=name, address=address, metrics=metrics_address or "off")
         if not is_loopback(settings.host):
             log.warning("open_to_the_network", address=address, problem="no TLS, no authentication")
         await stop.wait()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from pydantic import Field, ValidationError
+from pydantic import BeforeValidator, Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 from pydantic_settings import SettingsError as SourceError
 
@@ -14,6 +14,16 @@ from outrider.rpc.startup import StartupError
 S = TypeVar("S", bound="ServerSettings")
 
 ENV_PREFIX = "OUTRIDER_"
+
+
+def _port_or_off(value: object) -> object:
+    """A port is a number, and no port has a name of its own."""
+    return None if value == "off" else value
+
+
+MetricsPort = Annotated[
+    Annotated[int, Field(ge=0, le=65535)] | None, BeforeValidator(_port_or_off, json_schema_input_type=str)
+]
 
 
 class SettingsError(StartupError):
@@ -45,6 +55,8 @@ class ServerSettings(BaseSettings):
     """Address to listen on."""
     port: int = Field(default=0, ge=0, le=65535)
     """Port to listen on; 0 takes any free one."""
+    metrics_port: MetricsPort = 0
+    """Port for Prometheus, at /metrics, on the same host; 0 takes any free one, off serves none."""
     ready_file: Path | None = None
     """File to write once the process can answer: JSON with address, pid and service."""
     grace_s: float = Field(default=5.0, ge=0, le=600)

@@ -10,9 +10,8 @@ class StartupError(Exception):
 class PortUnavailable(StartupError):
     """The address to listen on can not be had."""
 
-    def __init__(self, host: str, port: int, why: str) -> None:
-        super().__init__(
-            f"cannot listen on {host}:{port}: {why}; stop what uses it, or set another --port (OUTRIDER_PORT)"
-        )
+    def __init__(self, host: str, port: int, why: str, setting: str = "--port (OUTRIDER_PORT)") -> None:
+        fix = f"stop what uses it, or set another {setting}"
+        super().__init__(f"cannot listen on {host}:{port}: {why}; {fix}")
         self.host = host
         self.port = port

@@ -19,7 +19,7 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface
 
-from outrider.runtime.layout import TILE, StepLayout, TileGroup
+from outrider.runtime.layout import TILE, StepLayout, TileGroup, gathered
 
 if TYPE_CHECKING:
     from outrider.runtime.kv import KVPool
@@ -38,30 +38,88 @@ class AttentionStep:
 
     pool: KVPool
     slots: torch.Tensor  # int64 [num_rows]
-    queries: torch.Tensor  # int64 [num_rows], where each row goes among all tiles' queries
+    # int64 [num_padded_rows]: the tile of each row, and its place in it. Padding rows read what row 0 gets.
+    tile: torch.Tensor
+    place: torch.Tensor
     num_tiles: int
     groups: tuple[_DeviceGroup, ...]
     # bool [num_rows], set by the last layer: rows that are neither NaN nor infinite. Such a row stays so in
     # all layers behind the one where it broke, since each adds to it.
     finite: torch.Tensor | None = None
+    # [num_tiles, num_kv_heads, heads_per_group, TILE, head_dim], made by the first layer and written by each:
+    # the same places every time, so that missing rows stay zero.
+    _queries: torch.Tensor | None = None
+    _rotation: tuple[torch.Tensor, torch.Tensor] | None = None
 
     @classmethod
-    def build(cls, layout: StepLayout, pool: KVPool, device: torch.device) -> AttentionStep:
+    def build(cls, layout: StepLayout, num_padded: int, pool: KVPool, device: torch.device) -> AttentionStep:
         """Put a layout on the device."""
-        queries = np.empty(layout.num_rows, dtype=np.int64)
+        place = np.zeros((2, num_padded), dtype=np.int64)
         groups = []
         first = 0
-        for group in layout.groups:
-            queries[group.rows] = first * TILE + group.offsets
+        for group in gathered(layout.groups):
+            place[0, group.rows] = first + group.offsets // TILE
+            place[1, group.rows] = group.offsets % TILE
             groups.append(_DeviceGroup.build(group, first, device))
             first += len(group.positions)
+        places = torch.from_numpy(place).to(device)
         return cls(
             pool=pool,
             slots=torch.from_numpy(layout.slots).to(device),
-            queries=torch.from_numpy(queries).to(device),
+            tile=places[0],
+            place=places[1],
             num_tiles=first,
             groups=tuple(groups),
         )
+
+    def attend(
+        self,
+        layer: int,
+        queries: torch.Tensor,  # [num_padded_rows, num_heads, head_dim]
+        keys_values: torch.Tensor,  # [num_padded_rows, 2, num_kv_heads, head_dim]
+        *,
+        scale: float,
+        window: int | None = None,
+        softcap: float | None = None,
+    ) -> torch.Tensor:
+        """Store the rows' keys and values and attend; [num_padded_rows, num_heads, head_dim]."""
+        num_rows = len(self.slots)
+        keys_values = keys_values[:num_rows]
+        self.pool.write(layer, self.slots, keys_values)
+        if layer == self.pool.shape.num_layers - 1:
+            self.finite = torch.isfinite(keys_values).flatten(1).all(1)
+        num_kv_heads = keys_values.shape[2]
+        num_padded, num_heads, head_dim = queries.shape
+        # Query head h reads key head h // heads_per_group.
+        shape = (num_padded, num_kv_heads, num_heads // num_kv_heads, head_dim)
+        if self._queries is None:
+            self._queries = queries.new_zeros(self.num_tiles, *shape[1:3], TILE, head_dim)
+        # [tile, place, kv head, head of the group, dim]
+        by_place = self._queries.permute(0, 3, 1, 2, 4)
+        by_place.index_put_((self.tile[:num_rows], self.place[:num_rows]), queries.reshape(shape)[:num_rows])
+        folded = self._queries.flatten(2, 3)
+        parts = []
+        for group in self.groups:
+            keys, values = self.pool.read(layer, group.keys)
+            mask = group.mask(shape[2], window, queries.dtype)
+            parts.append(_attend(folded[group.tiles], keys, values, mask, scale, softcap))
+        result = parts[0] if len(parts) == 1 else torch.cat(parts)
+        by_head = result.view(self.num_tiles, num_kv_heads, shape[2], TILE, head_dim)
+        rows = by_head.permute(0, 3, 1, 2, 4)[self.tile, self.place]
+        return rows.view(num_padded, num_heads, head_dim)
+
+    def rotation(self, cos: torch.Tensor, sin: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Factors of the rotary embedding, for `x * cos + swapped_halves(x) * sin`.
+
+        Both are [num_padded_rows, 1, head_dim].
+        `cos` and `sin` are the model's own, [1, num_padded_rows, head_dim]; the minus of the first half is in
+        the second factor.
+        """
+        if self._rotation is None:
+            half = sin.shape[-1] // 2
+            signed = torch.cat((-sin[0, :, :half], sin[0, :, half:]), dim=-1)
+            self._rotation = cos[0].unsqueeze(1), signed.unsqueeze(1)
+        return self._rotation
 
 
 class _DeviceGroup:
@@ -79,10 +137,13 @@ class _DeviceGroup:
     @classmethod
     def build(cls, group: TileGroup, first: int, device: torch.device) -> _DeviceGroup:
         slots = group.key_slots
-        start = int(slots[0])
-        consecutive = slots[-1] - start == len(slots) - 1 and bool((np.diff(slots) == 1).all())
-        keys = slice(start, start + len(slots)) if consecutive else torch.from_numpy(slots).to(device)
-        return cls(first, torch.from_numpy(group.positions).to(device), keys, len(slots))
+        num_keys = slots.shape[-1]
+        keys: slice | torch.Tensor
+        if slots.ndim == 1 and slots[-1] - slots[0] == num_keys - 1 and bool((np.diff(slots) == 1).all()):
+            keys = slice(int(slots[0]), int(slots[0]) + num_keys)
+        else:
+            keys = torch.from_numpy(slots).to(device)
+        return cls(first, torch.from_numpy(group.positions).to(device), keys, num_keys)
 
     def mask(self, heads_per_group: int, window: int | None, dtype: torch.dtype) -> torch.Tensor:
         """0 where a query may look, -inf elsewhere: [num_tiles, 1, heads_per_group * TILE, num_keys]."""
@@ -140,48 +201,26 @@ def canonical_attention(
     if not isinstance(step, AttentionStep):
         raise TypeError(f"{STEP_KEYWORD} must be an AttentionStep")
 
-    layer = int(module.layer_idx)  # type: ignore[arg-type]  # every attention layer of transformers has one
-    num_heads, num_padded, head_dim = query.shape[1:]
-    num_kv_heads, num_rows = key.shape[1], len(step.slots)
-    heads_per_group = num_heads // num_kv_heads
-    scale = head_dim**-0.5 if scaling is None else scaling
-
-    keys, values = (rows[0].transpose(0, 1)[:num_rows] for rows in (key, value))
-    step.pool.write(layer, step.slots, keys, values)
-    if layer == step.pool.shape.num_layers - 1:
-        step.finite = torch.isfinite(keys).flatten(1).all(1) & torch.isfinite(values).flatten(1).all(1)
-
-    tiles = query.new_zeros(step.num_tiles * TILE, num_heads, head_dim)
-    tiles.index_copy_(0, step.queries, query[0].transpose(0, 1)[:num_rows])
-    # [tile, row, kv head, head of the group, dim] -> [tile, kv head, head of the group * row, dim]
-    folded = tiles.view(step.num_tiles, TILE, num_kv_heads, heads_per_group, head_dim).permute(0, 2, 3, 1, 4)
-    folded = folded.reshape(step.num_tiles, num_kv_heads, heads_per_group * TILE, head_dim)
-    result = torch.empty_like(folded)
-    for group in step.groups:
-        group_keys, group_values = step.pool.read(layer, group.keys)
-        mask = group.mask(heads_per_group, sliding_window, query.dtype)
-        result[group.tiles] = _attend(folded[group.tiles], group_keys, group_values, mask, scale, softcap)
-    unfolded = result.view(step.num_tiles, num_kv_heads, heads_per_group, TILE, head_dim).permute(
-        0, 3, 1, 2, 4
-    )
-    rows = unfolded.reshape(step.num_tiles * TILE, num_heads, head_dim).index_select(0, step.queries)
-    if num_padded == num_rows:
-        return rows.unsqueeze(0), None
-    padded = rows.new_zeros(1, num_padded, num_heads, head_dim)
-    padded[0, :num_rows] = rows
-    return padded, None
+    return step.attend(
+        int(module.layer_idx),  # type: ignore[arg-type]  # every attention layer of transformers has one
+        query[0].transpose(0, 1),
+        torch.stack((key[0].transpose(0, 1), value[0].transpose(0, 1)), dim=1),
+        scale=query.shape[-1] ** -0.5 if scaling is None else scaling,
+        window=sliding_window,
+        softcap=softcap,
+    ).unsqueeze(0), None
 
 
 def _attend(
     queries: torch.Tensor,  # [num_tiles, num_kv_heads, rows, head_dim]
-    keys: torch.Tensor,  # [num_kv_heads, num_keys, head_dim]
+    keys: torch.Tensor,  # [num_kv_heads, num_keys, head_dim], or with a first axis of num_tiles
     values: torch.Tensor,
     mask: torch.Tensor,  # [num_tiles, 1, rows, num_keys]
     scale: float,
     softcap: float | None,
 ) -> torch.Tensor:
     if softcap is None:
-        shape = (len(queries), *keys.shape)
+        shape = (len(queries), *keys.shape[-3:])
         return scaled_dot_product_attention(
             queries, keys.expand(shape), values.expand(shape), attn_mask=mask, scale=scale
         )

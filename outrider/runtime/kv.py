@@ -37,27 +37,39 @@ class KVPool:
         self.shape = shape
         size = (shape.num_layers, 2, num_pages * PAGE_SIZE, shape.num_kv_heads, shape.head_dim)
         self._data = _zeros(size, shape.dtype, device)
+        self._layers = self._data.unbind(0)
 
-    def write(self, layer: int, slots: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> None:
+    def write(self, layer: int, slots: torch.Tensor, keys_values: torch.Tensor) -> None:
         """Store rows, non-finite numbers as 0.
 
-        `slots` is int64 [num_rows]; keys and values are [num_rows, num_kv_heads, head_dim].
+        `slots` is int64 [num_rows]; `keys_values` is [num_rows, 2, num_kv_heads, head_dim].
         """
-        self._data[layer, 0].index_copy_(0, slots, keys.nan_to_num(0.0, 0.0, 0.0))
-        self._data[layer, 1].index_copy_(0, slots, values.nan_to_num(0.0, 0.0, 0.0))
+        self._layers[layer].index_copy_(1, slots, keys_values.transpose(0, 1).nan_to_num(0.0, 0.0, 0.0))
 
     def read(self, layer: int, slots: slice | torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Keys and values [num_kv_heads, num_keys, head_dim]; a slice is a view, a tensor of slots a copy."""
-        keys, values = self._data[layer, 0], self._data[layer, 1]
-        if isinstance(slots, slice):
-            return keys[slots].transpose(0, 1), values[slots].transpose(0, 1)
-        return keys.index_select(0, slots).transpose(0, 1), values.index_select(0, slots).transpose(0, 1)
+        """Keys and values [..., num_kv_heads, num_keys, head_dim] of slots [..., num_keys].
+
+        A slice is a view, a tensor of slots a copy.
+        """
+        stored = self._layers[layer]
+        found = stored[:, slots] if isinstance(slots, slice) else _gather(stored, slots)
+        keys, values = found.transpose(-2, -3)
+        return keys, values
+
+    def storage(self, layer: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """All keys and all values of a layer, [num_slots, num_kv_heads, head_dim] each, to write to."""
+        keys, values = self._layers[layer]
+        return keys, values
 
     def move(self, source: np.ndarray, target: np.ndarray) -> None:
         """Copy rows from slots to slots; the two may overlap."""
         device = self._data.device
         rows = self._data.index_select(2, torch.from_numpy(source).to(device))
         self._data.index_copy_(2, torch.from_numpy(target).to(device), rows)
+
+
+def _gather(stored: torch.Tensor, slots: torch.Tensor) -> torch.Tensor:
+    return stored.index_select(1, slots.flatten()).view(2, *slots.shape, *stored.shape[2:])
 
 
 def _zeros(size: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> torch.Tensor:

@@ -20,21 +20,22 @@ import numpy as np
 from outrider.runtime.pages import PAGE_SIZE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from outrider.runtime.sequence import Segment, Sequence
 
 TILE = 4
 
-ROW_MULTIPLE = 4
-"""Matrix products give a row the same bits for any row count that is a multiple of this, up to 1,024."""
+# Groups of up to so many tiles are worth copying keys for.
+_FEW_TILES = 4
 
 
 @dataclass(frozen=True, slots=True)
 class TileGroup:
-    """Tiles that read the same keys."""
+    """Tiles that read the same keys, or each its own of the same number."""
 
-    # int64 [num_keys]: slot of each key, in the order of the chain that the rows see.
+    # int64 [num_keys] for all tiles, or [num_tiles, num_keys]: slot of each key, in the order of the chain
+    # that the rows see.
     key_slots: np.ndarray
     # int64 [num_tiles, TILE]: absolute position of each query.
     positions: np.ndarray
@@ -57,6 +58,35 @@ class StepLayout:
     def num_rows(self) -> int:
         """Rows before padding."""
         return len(self.tokens)
+
+
+def gathered(groups: Iterable[TileGroup]) -> list[TileGroup]:
+    """Put small groups that read equally many keys together, so that one kernel serves many sessions.
+
+    Their keys have to be copied side by side for that, which pays for a few tiles; groups of many tiles, such
+    as prompts, stay as they are, and so does one that finds no company.
+    """
+    small: dict[int, list[TileGroup]] = {}
+    others: list[TileGroup] = []
+    for group in groups:
+        if len(group.positions) <= _FEW_TILES:
+            small.setdefault(len(group.key_slots), []).append(group)
+        else:
+            others.append(group)
+    return [*others, *(_joined(company) for company in small.values())]
+
+
+def _joined(groups: list[TileGroup]) -> TileGroup:
+    if len(groups) == 1:
+        return groups[0]
+    counts = [len(group.positions) for group in groups]
+    firsts = np.cumsum([0, *counts[:-1]]) * TILE
+    return TileGroup(
+        key_slots=np.repeat(np.stack([group.key_slots for group in groups]), counts, axis=0),
+        positions=np.concatenate([group.positions for group in groups]),
+        rows=np.concatenate([group.rows for group in groups]),
+        offsets=np.concatenate([group.offsets + first for group, first in zip(groups, firsts, strict=True)]),
+    )
 
 
 def lay_out(segments: list[Segment]) -> StepLayout:

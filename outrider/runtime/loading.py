@@ -14,14 +14,25 @@ from transformers.utils import logging as transformers_logging
 
 from outrider.runtime.attention import IMPLEMENTATION
 from outrider.runtime.checkpoints import checkpoint_folder, read_json
+from outrider.runtime.cost import model_cost
+from outrider.runtime.decoder import fuse_layers
 from outrider.runtime.errors import ModelError, OutOfPages, UnsupportedModel
 from outrider.runtime.families import obstacles_to_exactness, obstacles_to_serving
 from outrider.runtime.fingerprints import weight_fingerprint
+from outrider.runtime.forward import TorchForward
 from outrider.runtime.kv import KVPool, KVShape
-from outrider.runtime.linear import pack_linears
+from outrider.runtime.native import (
+    NativeForward,
+    NoNativeLibrary,
+    native_library,
+    obstacle_to_native,
+    store_native,
+)
 from outrider.runtime.numerics import numerics_id, self_test
+from outrider.runtime.pages import PAGE_SIZE
 from outrider.runtime.runtime import Runtime
 from outrider.runtime.tokenizer_files import read_tokenizer
+from outrider.runtime.weights import QUANTIZED, store_linears
 from outrider.wire.worker import Exactness, ModelInfo
 
 if TYPE_CHECKING:
@@ -29,7 +40,9 @@ if TYPE_CHECKING:
 
     from transformers import PreTrainedConfig, PreTrainedModel
 
-DTYPES = ("float32", "bfloat16", "float16")
+    from outrider.runtime.forward import Forward
+
+DTYPES = ("float32", "bfloat16", "float16", *QUANTIZED)
 DEFAULT_KV_BUDGET_BYTES = 1 << 30
 
 _log = structlog.get_logger(__name__)
@@ -53,7 +66,8 @@ def load_runtime(
 
     Args:
         model: hub id, safetensors folder, GGUF file, or name of a fetched model.
-        dtype: of weights, activations and KV: one of `DTYPES`.
+        dtype: of weights, activations and KV: one of `DTYPES`. int8 and int4 are the weights' alone; all else
+            is bfloat16 then.
         device: "cpu", "cuda" or "cuda:N".
         kv_budget_bytes: memory for KV pages; 1 GiB unless given. Rounded down to whole pages.
         num_threads: CPU threads of the whole process; part of the numerics id. None leaves torch's choice.
@@ -67,22 +81,24 @@ def load_runtime(
     target = _device(device)
     if dtype not in DTYPES:
         raise ModelError(f"dtype {dtype!r} is not one of {', '.join(DTYPES)}")
+    elements = "bfloat16" if dtype in QUANTIZED else dtype
     if num_threads is not None:
         torch.set_num_threads(num_threads)
-    folder = checkpoint_folder(model, dtype, progress)
+    folder = checkpoint_folder(model, elements, progress)
     config = _config(folder)
     obstacles = _refuse_or_list(model, config, allow_near_tie=allow_near_tie)
     # Before the weights: a missing tokenizer is found at once.
     tokenizer, vocab_size = read_tokenizer(folder)
     progress(f"loading {model}")
-    weights = _weights(folder, dtype, target)
-    shape = _kv_shape(config, getattr(torch, dtype))
+    weights = _weights(folder, getattr(torch, elements), target)
+    shape = _kv_shape(config, getattr(torch, elements))
     num_pages = (kv_budget_bytes or DEFAULT_KV_BUDGET_BYTES) // shape.page_bytes
     if num_pages < 1:
         raise ModelError(
             f"a KV budget of {kv_budget_bytes} bytes holds no page; one takes {shape.page_bytes} bytes"
         )
-    runtime = Runtime(weights, KVPool(shape, num_pages, target), num_pages)
+    pool = KVPool(shape, num_pages, target)
+    runtime = Runtime(_forward(weights, pool, dtype, target), pool, num_pages)
     vocab_size = min(vocab_size, config.get_text_config().vocab_size)
     progress(f"testing the arithmetic of {model}")
     try:
@@ -97,6 +113,7 @@ def load_runtime(
         _log.warning("outputs may depend on the batch where two ids score almost alike", reasons=why)
     fingerprint = weight_fingerprint(folder, dtype)
     runtime.tokenizer = tokenizer
+    runtime.cost = model_cost(weights, shape.page_bytes // PAGE_SIZE)
     runtime.info = ModelInfo(
         model=served_name or _name(model),
         weight_fingerprint=fingerprint,
@@ -150,11 +167,11 @@ def _refuse_or_list(model: str, config: PreTrainedConfig, *, allow_near_tie: boo
     return obstacles
 
 
-def _weights(folder: Path, dtype: str, device: torch.device) -> PreTrainedModel:
+def _weights(folder: Path, elements: torch.dtype, device: torch.device) -> PreTrainedModel:
     try:
         model = AutoModelForCausalLM.from_pretrained(
             folder,
-            dtype=getattr(torch, dtype),
+            dtype=elements,
             attn_implementation=IMPLEMENTATION,
             use_safetensors=True,
             local_files_only=True,
@@ -165,9 +182,24 @@ def _weights(folder: Path, dtype: str, device: torch.device) -> PreTrainedModel:
         raise ModelError(f"the model in {folder} cannot be loaded: {reason}") from error
     model.train(mode=False)
     torch.nn.Module.to(model, device)
-    if device.type == "cpu":
-        pack_linears(model)
+    fuse_layers(model)
     return model
+
+
+def _forward(model: PreTrainedModel, pool: KVPool, dtype: str, device: torch.device) -> Forward:
+    """Store the weights as the fastest code that serves them wants them."""
+    if dtype == "int4" and device.type == "cpu":
+        problem = obstacle_to_native(model)
+        try:
+            library = None if problem else native_library()
+        except NoNativeLibrary as error:
+            library, problem = None, str(error)
+        if library is not None:
+            store_native(model)
+            return NativeForward(model, pool, library)
+        _log.info("int4 runs on torch's kernels, which are slower than the compiled forward", reason=problem)
+    store_linears(model, dtype, device)
+    return TorchForward(model, pool)
 
 
 def _kv_shape(config: PreTrainedConfig, dtype: torch.dtype) -> KVShape:

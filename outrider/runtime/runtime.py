@@ -5,18 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
-from outrider.runtime.attention import STEP_KEYWORD, AttentionStep
-from outrider.runtime.layout import ROW_MULTIPLE, StepLayout, lay_out
+from outrider.runtime.layout import lay_out
 from outrider.runtime.pages import PAGE_SIZE, PagePool
+from outrider.runtime.reuse import PrefixCounters, PrefixReuse
 from outrider.runtime.sequence import Segment, Sequence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence as Ordered
 
-    from transformers import PreTrainedModel
-
+    from outrider.runtime.cost import ModelCost
+    from outrider.runtime.forward import Forward
     from outrider.runtime.kv import KVPool
     from outrider.wire.worker import ModelInfo, TokenizerFiles
 
@@ -34,14 +33,15 @@ class Runtime:
     page_size = PAGE_SIZE
     max_rows = MAX_ROWS
 
-    def __init__(self, model: PreTrainedModel, pool: KVPool, num_pages: int) -> None:
-        self._model = model
-        self._device = model.device
+    def __init__(self, forward: Forward, pool: KVPool, num_pages: int) -> None:
+        self._forward = forward
         self._pool = pool
         self._pages = PagePool(num_pages)
-        # Both filled by `loading.load_runtime`, once the self-test has run.
+        self._reuse = PrefixReuse(self._pages, pool.move)
+        # Filled by `loading.load_runtime`, once the self-test has run.
         self.info: ModelInfo
         self.tokenizer: TokenizerFiles
+        self.cost: ModelCost | None = None
 
     @property
     def num_pages(self) -> int:
@@ -50,12 +50,51 @@ class Runtime:
 
     @property
     def num_free_pages(self) -> int:
-        """Pages that no sequence holds."""
+        """Pages that no sequence holds, those included whose content is kept until they are needed."""
         return self._pages.num_free
 
-    def new_sequence(self) -> Sequence:
-        """An empty sequence; it holds no memory until `reserve`."""
-        return Sequence()
+    @property
+    def num_kept_pages(self) -> int:
+        """Pages that no sequence holds and that one which begins like them may take over."""
+        return self._pages.num_kept
+
+    @property
+    def prefix_counters(self) -> PrefixCounters:
+        """What prefix reuse came to, since the model was loaded."""
+        return self._reuse.counters
+
+    def new_sequence(self, scope: bytes | None = None) -> Sequence:
+        """An empty sequence; it holds no memory until `reserve` or `reuse`.
+
+        With a scope it may read pages of others in the same scope (`reuse`), and they its own (`share`).
+        """
+        return Sequence(scope=scope)
+
+    def share(self, sequence: Sequence, tokens: Ordered[int]) -> None:
+        """Let others of the scope take over what the sequence holds of `tokens`, which are committed."""
+        self._reuse.share(sequence, tokens)
+
+    def reuse(self, sequence: Sequence, tokens: Ordered[int]) -> int:
+        """Take over what others of the scope hold, or held, of `tokens` behind those that this one holds.
+
+        The last token is always left to be run. Nothing happens in the middle of a page, or when what is held
+        was not shared up to its end.
+
+        Returns:
+            How many tokens were taken over, whole pages of them.
+        """
+        return self._reuse.reuse(sequence, tokens)
+
+    def next_page(self, sequence: Sequence, tokens: Ordered[int]) -> bytes | None:
+        """Names the page of `tokens` that the sequence runs next; two with one name would do the same work.
+
+        None: others can not take it over.
+        """
+        return self._reuse.next_page(sequence, tokens)
+
+    def num_missing_pages(self, scope: bytes | None, tokens: Ordered[int]) -> int:
+        """Pages that a new sequence of `tokens` and one more would take from the free ones."""
+        return self._reuse.num_missing(scope, tokens)
 
     def can_reserve(self, sequence: Sequence, num_tokens: int) -> bool:
         """Whether `reserve` would succeed."""
@@ -64,16 +103,25 @@ class Runtime:
     def reserve(self, sequence: Sequence, num_tokens: int) -> None:
         """Get pages for `num_tokens` rows beyond those in use. Raises `OutOfPages`."""
         missing = self._missing_pages(sequence, num_tokens)
+        if sequence.sealed and self._pages.can_allocate(missing):
+            self._reuse.unseal(sequence)
+            missing = self._missing_pages(sequence, num_tokens)
         if missing > 0:
             behind = sequence.pages[-1] if sequence.pages else None
             sequence.pages.extend(self._pages.allocate(missing, behind))
 
     def truncate(self, sequence: Sequence, length: int) -> None:
-        """Forget tokens from `length` on, and the pending tree. Pages stay with the sequence."""
+        """Forget tokens from `length` on, and the pending tree.
+
+        Pages stay with the sequence, but for shared ones: those behind `length` are given back, and the one
+        that `length` lies in is replaced before it is written to.
+        """
         if not 0 <= length <= sequence.length:
             raise ValueError(f"cannot truncate a sequence of {sequence.length} tokens to {length}")
         self._drop_tree(sequence)
+        self._reuse.cut(sequence, length)
         sequence.length = length
+        del sequence.tokens[length:]
         if sequence.broken_at is not None and sequence.broken_at >= length:
             sequence.broken_at = None
 
@@ -92,13 +140,18 @@ class Runtime:
         broken = [base + depth for depth, node in enumerate(path) if node in sequence.broken_nodes]
         if broken and sequence.broken_at is None:
             sequence.broken_at = broken[0]
+        sequence.tokens.extend(sequence.nodes[node] for node in path)
         self._drop_tree(sequence)
         sequence.length = base + len(nodes)
 
     def release(self, sequence: Sequence) -> None:
-        """Give all pages back; the sequence is empty and can be used again."""
+        """Give all pages back; the sequence is empty and can be used again.
+
+        Pages that were shared stay as they are until their memory is needed.
+        """
         self._pages.free(sequence.pages)
-        sequence.pages = []
+        sequence.pages, sequence.chain = [], []
+        sequence.sealed = sequence.looked_up = False
         self.truncate(sequence, 0)
 
     def step(self, segments: Ordered[Segment]) -> list[np.ndarray]:
@@ -127,36 +180,12 @@ class Runtime:
                 sequence.length = length
                 del sequence.parents[num_nodes:]
             raise
+        for segment in segments:
+            ids = segment.sequence.tokens if segment.parents is None else segment.sequence.nodes
+            ids.extend(segment.tokens)
         if not finite.all():
             _mark_broken(segments, finite)
         return _split(segments, logits)
-
-    @torch.inference_mode()
-    def _forward(self, layout: StepLayout) -> tuple[np.ndarray, np.ndarray]:
-        """Logits of the wanted rows, float32 [num_wanted, width]; which rows are finite, bool [num_rows]."""
-        padding = -layout.num_rows % ROW_MULTIPLE
-        tokens = torch.from_numpy(np.pad(layout.tokens, (0, padding))).to(self._device)
-        positions = torch.from_numpy(np.pad(layout.positions, (0, padding))).to(self._device)
-        step = AttentionStep.build(layout, self._pool, self._device)
-        arguments = {
-            "input_ids": tokens[None],
-            "position_ids": positions[None],
-            # A mask with four axes is passed through as it is; the attention has its own.
-            "attention_mask": torch.zeros(1, 1, 1, 1, device=self._device),
-            "use_cache": False,
-            STEP_KEYWORD: step,
-        }
-        if len(layout.wanted):
-            # The head's rows follow the same rule as all others.
-            rows = np.pad(layout.wanted, (0, -len(layout.wanted) % ROW_MULTIPLE), mode="edge")
-            output = self._model(**arguments, logits_to_keep=torch.from_numpy(rows).to(self._device))
-            logits = output.logits[0, : len(layout.wanted)].float().cpu().numpy()
-        else:
-            self._model.base_model(**arguments)
-            logits = np.empty((0, 0), dtype=np.float32)
-        if step.finite is None:
-            raise RuntimeError("the model did not call the attention that was set for it")
-        return logits, step.finite.cpu().numpy()
 
     def _check(self, segments: Ordered[Segment]) -> None:
         num_rows = sum(len(segment.tokens) for segment in segments)
@@ -174,11 +203,15 @@ class Runtime:
                 raise ValueError(f"{rows} rows in a sequence with room for {sequence.capacity}: reserve")
 
     def _missing_pages(self, sequence: Sequence, num_tokens: int) -> int:
-        return max(0, -(-(sequence.num_rows + num_tokens) // PAGE_SIZE) - len(sequence.pages))
+        num_pages = len(sequence.pages)
+        if sequence.sealed and self._pages.num_holders(sequence.pages[-1]) > 1:
+            num_pages -= 1
+        return max(0, -(-(sequence.num_rows + num_tokens) // PAGE_SIZE) - num_pages)
 
     @staticmethod
     def _drop_tree(sequence: Sequence) -> None:
         sequence.parents.clear()
+        sequence.nodes.clear()
         sequence.broken_nodes.clear()
 
 

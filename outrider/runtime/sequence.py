@@ -23,6 +23,17 @@ class Sequence:
     # Rows that came out NaN or infinite, set by `Runtime.step`: the first such token, and such pending nodes.
     broken_at: int | None = None
     broken_nodes: set[int] = field(default_factory=set)
+    # Ids of the tokens held, and of the pending nodes.
+    tokens: list[int] = field(default_factory=list)
+    nodes: list[int] = field(default_factory=list)
+    # Whose pages it may read (`prefix.scope_of`); None: nobody's, and nobody reads its own.
+    scope: bytes | None = None
+    # Names of its first pages, full ones, that others may read.
+    chain: list[bytes] = field(default_factory=list)
+    # The last page, not full any more, has other holders: rows must not be written to it.
+    sealed: bool = False
+    # What is there of its tokens has been looked for.
+    looked_up: bool = False
 
     @property
     def num_pages(self) -> int:
@@ -31,8 +42,8 @@ class Sequence:
 
     @property
     def capacity(self) -> int:
-        """Tokens that fit into the pages held."""
-        return len(self.pages) * PAGE_SIZE
+        """Tokens that fit into the pages held, as far as they may be written."""
+        return (len(self.pages) - self.sealed) * PAGE_SIZE
 
     @property
     def num_rows(self) -> int:

@@ -7,6 +7,7 @@ Ties go to the smaller id. Masked ids (-inf) never win.
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,14 +21,22 @@ from outrider.sampling.ranking import best
 _BLOCK = 32_768
 
 
-def best_of_kept(kept: Kept, key: int, width: int) -> Ids:
-    """The best `width` of the kept ids, best first; noise is drawn for the kept ids only."""
+class Scored(NamedTuple):
+    """Ids, best first, each with its score."""
+
+    ids: Ids  # [num_ids]
+    scores: Values  # [num_ids], falling
+
+
+def best_of_kept(kept: Kept, key: int, width: int) -> Scored:
+    """The best `width` of the kept ids; noise is drawn for the kept ids only."""
     scores = kept.values + gumbel(uniform_bits(key, kept.ids))
-    return kept.ids[best(scores, width)]
+    chosen = best(scores, width)
+    return Scored(kept.ids[chosen], scores[chosen])
 
 
-def best_of_all(row: FloatRow, temperature: float, key: int, width: int) -> Ids:
-    """The best `width` ids of a whole row, best first, with logarithms for few of them.
+def best_of_all(row: FloatRow, temperature: float, key: int, width: int) -> Scored:
+    """The best `width` ids of a whole row, with logarithms for few of them.
 
     Equal, bit for bit, to scoring every id; see `contenders` for the reason.
 
@@ -43,7 +52,8 @@ def best_of_all(row: FloatRow, temperature: float, key: int, width: int) -> Ids:
     possible = scores > -np.inf
     if not possible.all():
         ids, scores = ids[possible], scores[possible]
-    return ids[best(scores, width)]
+    chosen = best(scores, width)
+    return Scored(ids[chosen], scores[chosen])
 
 
 def contenders(row: FloatRow, temperature: float, bits: Bits, width: int) -> Ids:

@@ -30,11 +30,10 @@ def token_logprobs(logits: FloatRow, token: int, num_top: int, vocab_size: int) 
         vocab_size: number of real ids; logits past it are padding and take no part.
     """
     row = logits[:vocab_size]
-    values = row.astype(np.float64)
-    normaliser = log_normaliser(values.copy())
+    normaliser = log_normaliser(row)
     top = best(row, num_top)
     return TokenLogprobs(
-        logprob=float(values[token]) - normaliser,
+        logprob=float(row[token]) - normaliser,
         top_ids=tuple(top.tolist()),
-        top_logprobs=tuple((values[top] - normaliser).tolist()),
+        top_logprobs=tuple((row[top].astype(np.float64) - normaliser).tolist()),
     )

@@ -7,7 +7,15 @@ from collections.abc import Collection
 import numpy as np
 
 from outrider.sampling.arrays import FloatRow
-from outrider.sampling.filters import Kept, keep_min_p, keep_top_p, scaled, top_k_ids
+from outrider.sampling.filters import (
+    Kept,
+    keep_min_p,
+    keep_top_p,
+    row_min_p,
+    row_top_p,
+    scaled,
+    top_k_ids,
+)
 from outrider.sampling.history import TokenHistory
 from outrider.sampling.parameters import SamplingParameters
 from outrider.sampling.penalties import (
@@ -54,13 +62,16 @@ def processed(
 def filtered(row: FloatRow, parameters: SamplingParameters) -> Kept:
     """The second half of the order: temperature, top-k, top-p and min-p; not for greedy.
 
-    Top-k picks its ids before they are scaled: dividing by a positive number moves no rank, and only
-    the kept ids need the division.
+    The first filter that is on picks its ids before they are scaled: dividing by a positive number moves no
+    rank, and only the kept ids need the division.
     """
-    ids = top_k_ids(row, parameters.top_k)
-    kept = scaled(row, ids, parameters.temperature)
-    kept = keep_top_p(kept, parameters.top_p)
-    return keep_min_p(kept, parameters.min_p)
+    temperature, top_p, min_p = parameters.temperature, parameters.top_p, parameters.min_p
+    if parameters.top_k == 0 and top_p < 1.0:
+        return keep_min_p(row_top_p(row, temperature, top_p), min_p)
+    if parameters.top_k == 0 and min_p > 0.0:
+        return row_min_p(row, temperature, min_p)
+    kept = scaled(row, top_k_ids(row, parameters.top_k), temperature)
+    return keep_min_p(keep_top_p(kept, top_p), min_p)
 
 
 def all_finite_or_masked(row: FloatRow) -> bool:

@@ -4,17 +4,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from outrider.sampling.arrays import FloatRow, Ids
+from outrider.sampling.arrays import FloatRow, Values
 from outrider.sampling.filters import Kept, log_normaliser, scaled
-from outrider.sampling.gumbel_max import best_of_all, best_of_kept
+from outrider.sampling.gumbel_max import Scored, best_of_all, best_of_kept
 from outrider.sampling.history import TokenHistory
 from outrider.sampling.noise import PURPOSE_TOKEN, noise_key
 from outrider.sampling.parameters import SamplingParameters
 from outrider.sampling.processing import all_finite_or_masked, filtered, processed
 from outrider.sampling.ranking import best
+
+NUM_RIVALS = 8
+"""Scores over which the confidence in the best of them is taken: the next ones add next to nothing."""
+
+
+class Ranked(NamedTuple):
+    """One id that a draft may offer."""
+
+    token: int
+    logprob: float
+    """Under the processed distribution; under greedy decoding that is the softmax of the processed logits."""
+    confidence: float
+    """0 to 1: how sure it is that a target much like this model chooses this id; see `TokenSampler.rank`."""
 
 
 class NonFiniteLogits(ArithmeticError):
@@ -113,22 +127,24 @@ class TokenSampler:
         row = self._processed(logits)
         if self._parameters.greedy:
             return int(row.argmax())
-        return int(self._best(row, 1)[0])
+        return int(self._best(row, 1).ids[0])
 
-    def rank(self, logits: FloatRow, width: int) -> list[tuple[int, float]]:
+    def rank(self, logits: FloatRow, width: int) -> list[Ranked]:
         """The best ids by the score that `choose` maximises, best first.
 
         For a draft that offers several candidates: the first is what `choose` returns. Ids that were
         not kept never appear, so fewer than `width` may come back. Under greedy decoding the score is
         the processed logit, and temperature, top-k, top-p and min-p have no part in it.
 
+        Confidence: the target adds the *same* noise to logits that differ a little, so what tells how
+        sure a choice is, is its lead in score and not its probability: an unlikely id that the noise
+        lifts far above the others is safe. It is the softmax of temperature * score, which are logits
+        with the noise in their own unit, over the best few ids. Without noise that is the softmax of the
+        logits, which is what greedy decoding takes, over all ids.
+
         Args:
             logits: unprocessed logits, float32 [width >= vocab_size].
             width: how many ids are wanted, at least 1.
-
-        Returns:
-            (id, log-probability under the processed distribution) of each; under greedy decoding that
-            is the softmax of the processed logits.
 
         Raises:
             NonFiniteLogits: as `choose`.
@@ -137,19 +153,21 @@ class TokenSampler:
         if width < 1:
             raise ValueError(f"width is {width}; it must be at least 1")
         row = self._processed(logits)
-        if self._parameters.greedy or self._parameters.unfiltered:
-            temperature = 1.0 if self._parameters.greedy else self._parameters.temperature
-            ids = best(row, width) if self._parameters.greedy else self._best(row, width)
-            ids = ids[row[ids] > -np.inf]
-            values = row[ids].astype(np.float64) / temperature
-            normaliser = log_normaliser(row.astype(np.float64) / temperature)
+        if self._parameters.greedy:
+            return self._rank_greedy(row, width)
+        temperature, num_scores = self._parameters.temperature, max(width, NUM_RIVALS)
+        if self._parameters.unfiltered:
+            scored = best_of_all(row, temperature, self._key(), num_scores)
+            values = row[scored.ids].astype(np.float64) / temperature
+            normaliser = log_normaliser(row, temperature)
         else:
             kept = filtered(row, self._parameters)
-            ids = best_of_kept(kept, self._key(), width)
-            values = kept.values[np.searchsorted(kept.ids, ids)]
+            scored = best_of_kept(kept, self._key(), num_scores)
+            values = kept.values[np.searchsorted(kept.ids, scored.ids)]
             normaliser = kept.log_normaliser()
-        logprobs = values - normaliser
-        return list(zip(ids.tolist(), logprobs.tolist(), strict=True))
+        leads = np.exp(temperature * (scored.scores - scored.scores[0]))
+        confidences = leads / leads.sum()
+        return _ranked(scored.ids[:width].tolist(), values[:width] - normaliser, confidences)
 
     def kept(self, logits: FloatRow) -> Kept:
         """The processed distribution at `position`: the ids that may be drawn, with scaled logits.
@@ -192,10 +210,20 @@ class TokenSampler:
             raise NonFiniteLogits(f"no id is left to choose at position {self.position}: all are masked")
         return row
 
-    def _best(self, row: FloatRow, width: int) -> Ids:
+    def _rank_greedy(self, row: FloatRow, width: int) -> list[Ranked]:
+        ids = best(row, width)
+        ids = ids[row[ids] > -np.inf]
+        logprobs = row[ids].astype(np.float64) - log_normaliser(row)
+        return _ranked(ids.tolist(), logprobs, np.exp(logprobs))
+
+    def _best(self, row: FloatRow, width: int) -> Scored:
         if self._parameters.unfiltered:
             return best_of_all(row, self._parameters.temperature, self._key(), width)
         return best_of_kept(filtered(row, self._parameters), self._key(), width)
 
     def _key(self) -> int:
         return noise_key(self._seed, self._choice, PURPOSE_TOKEN, self.position)
+
+
+def _ranked(ids: list[int], logprobs: Values, confidences: Values) -> list[Ranked]:
+    return [Ranked(*each) for each in zip(ids, logprobs.tolist(), confidences.tolist(), strict=False)]

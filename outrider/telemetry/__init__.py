@@ -1,6 +1,9 @@
-"""What a process tells of itself: spans, logs, and the one list of their names."""
+"""What a process tells of itself: spans, metrics, logs, and the lists of their names."""
 
 from outrider.telemetry.logs import BadLogLevel, bind_span, configure_logging, get_logger
+from outrider.telemetry.metric import In
+from outrider.telemetry.metrics import Metrics, Reading
+from outrider.telemetry.metrics_server import MetricsServer
 from outrider.telemetry.names import Attr, GenAi, General, SpanName, chat_span_name
 from outrider.telemetry.propagation import (
     MAX_LINKS,
@@ -13,6 +16,7 @@ from outrider.telemetry.propagation import (
     traceparent_of,
     tracestate_of,
 )
+from outrider.telemetry.stream_meter import StreamMeter
 from outrider.telemetry.tracing import (
     BadTracingVariable,
     Tracing,
@@ -32,7 +36,12 @@ __all__ = [
     "BadTracingVariable",
     "GenAi",
     "General",
+    "In",
+    "Metrics",
+    "MetricsServer",
+    "Reading",
     "SpanName",
+    "StreamMeter",
     "Tracing",
     "bind_span",
     "chat_span_name",

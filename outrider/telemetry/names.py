@@ -1,4 +1,4 @@
-"""The one list of span names and attribute keys; what is not here is not emitted.
+"""The one list of span names and attribute keys; what is not here is not emitted. Metrics: `metric_names`.
 
 ```
 gateway    chat <model>                              GenAI semantic conventions
@@ -57,6 +57,12 @@ class Attr(StrEnum):
     COMPUTE_US = "outrider.compute_us"
     BATCH_SIZE = "outrider.batch_size"  # sessions in the forward
     ROWS = "outrider.rows"  # token rows of the forward, padding included
+    # What it took to carry a round's events, on the scheduler's spans.
+    SENT_BYTES = "outrider.sent_bytes"
+    RECEIVED_BYTES = "outrider.received_bytes"
+    ENCODE_US = "outrider.encode_us"
+    DECODE_US = "outrider.decode_us"
+    HOPS = "outrider.hops"  # events, each one way between two processes
     MODEL_VERSION = "outrider.model_version"
     NUMERICS_ID = "outrider.numerics_id"
 

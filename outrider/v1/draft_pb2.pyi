@@ -80,20 +80,22 @@ class OpenDraft(_message.Message):
     def __init__(self, tokens: _Optional[_Union[_tensor_pb2.Tensor, _Mapping]] = ..., prompt_length: _Optional[int] = ..., sampling: _Optional[_Union[_generation_pb2.Sampling, _Mapping]] = ..., seed: _Optional[int] = ..., choice: _Optional[int] = ..., end_ids: _Optional[_Iterable[int]] = ..., tenant: _Optional[str] = ..., cache_salt: _Optional[str] = ..., first: _Optional[_Union[Propose, _Mapping]] = ...) -> None: ...
 
 class Propose(_message.Message):
-    __slots__ = ("committed", "k", "w", "prefix", "assumed", "features")
+    __slots__ = ("committed", "k", "w", "prefix", "assumed", "features", "min_confidence")
     COMMITTED_FIELD_NUMBER: _ClassVar[int]
     K_FIELD_NUMBER: _ClassVar[int]
     W_FIELD_NUMBER: _ClassVar[int]
     PREFIX_FIELD_NUMBER: _ClassVar[int]
     ASSUMED_FIELD_NUMBER: _ClassVar[int]
     FEATURES_FIELD_NUMBER: _ClassVar[int]
+    MIN_CONFIDENCE_FIELD_NUMBER: _ClassVar[int]
     committed: _tensor_pb2.Tensor
     k: int
     w: int
     prefix: _tensor_pb2.Tensor
     assumed: _tensor_pb2.Tensor
     features: _tensor_pb2.Tensor
-    def __init__(self, committed: _Optional[_Union[_tensor_pb2.Tensor, _Mapping]] = ..., k: _Optional[int] = ..., w: _Optional[int] = ..., prefix: _Optional[_Union[_tensor_pb2.Tensor, _Mapping]] = ..., assumed: _Optional[_Union[_tensor_pb2.Tensor, _Mapping]] = ..., features: _Optional[_Union[_tensor_pb2.Tensor, _Mapping]] = ...) -> None: ...
+    min_confidence: float
+    def __init__(self, committed: _Optional[_Union[_tensor_pb2.Tensor, _Mapping]] = ..., k: _Optional[int] = ..., w: _Optional[int] = ..., prefix: _Optional[_Union[_tensor_pb2.Tensor, _Mapping]] = ..., assumed: _Optional[_Union[_tensor_pb2.Tensor, _Mapping]] = ..., features: _Optional[_Union[_tensor_pb2.Tensor, _Mapping]] = ..., min_confidence: _Optional[float] = ...) -> None: ...
 
 class Proposal(_message.Message):
     __slots__ = ("tokens", "parents", "sources", "logprobs", "timings", "model_version")

@@ -78,14 +78,16 @@ class Sampling(_message.Message):
     def __init__(self, min_tokens: _Optional[int] = ..., max_tokens: _Optional[int] = ..., logit_bias: _Optional[_Mapping[int, float]] = ..., repetition_penalty: _Optional[float] = ..., presence_penalty: _Optional[float] = ..., frequency_penalty: _Optional[float] = ..., temperature: _Optional[float] = ..., top_k: _Optional[int] = ..., top_p: _Optional[float] = ..., min_p: _Optional[float] = ..., stop_ids: _Optional[_Iterable[int]] = ..., ignore_eos: _Optional[bool] = ..., logprobs: _Optional[int] = ...) -> None: ...
 
 class Speculation(_message.Message):
-    __slots__ = ("k", "w", "source")
+    __slots__ = ("k", "w", "source", "min_confidence")
     K_FIELD_NUMBER: _ClassVar[int]
     W_FIELD_NUMBER: _ClassVar[int]
     SOURCE_FIELD_NUMBER: _ClassVar[int]
+    MIN_CONFIDENCE_FIELD_NUMBER: _ClassVar[int]
     k: int
     w: int
     source: DraftSource
-    def __init__(self, k: _Optional[int] = ..., w: _Optional[int] = ..., source: _Optional[_Union[DraftSource, str]] = ...) -> None: ...
+    min_confidence: float
+    def __init__(self, k: _Optional[int] = ..., w: _Optional[int] = ..., source: _Optional[_Union[DraftSource, str]] = ..., min_confidence: _Optional[float] = ...) -> None: ...
 
 class TokenLogprobs(_message.Message):
     __slots__ = ("logprob", "top_ids", "top_logprobs")
@@ -98,7 +100,7 @@ class TokenLogprobs(_message.Message):
     def __init__(self, logprob: _Optional[float] = ..., top_ids: _Optional[_Union[_tensor_pb2.Tensor, _Mapping]] = ..., top_logprobs: _Optional[_Union[_tensor_pb2.Tensor, _Mapping]] = ...) -> None: ...
 
 class Counters(_message.Message):
-    __slots__ = ("rounds", "committed", "drafted", "accepted", "raw_accepted", "discarded_rounds", "missed_proposals", "reopens")
+    __slots__ = ("rounds", "committed", "drafted", "accepted", "raw_accepted", "discarded_rounds", "missed_proposals", "reopens", "drafted_by_position", "accepted_by_position")
     ROUNDS_FIELD_NUMBER: _ClassVar[int]
     COMMITTED_FIELD_NUMBER: _ClassVar[int]
     DRAFTED_FIELD_NUMBER: _ClassVar[int]
@@ -107,6 +109,8 @@ class Counters(_message.Message):
     DISCARDED_ROUNDS_FIELD_NUMBER: _ClassVar[int]
     MISSED_PROPOSALS_FIELD_NUMBER: _ClassVar[int]
     REOPENS_FIELD_NUMBER: _ClassVar[int]
+    DRAFTED_BY_POSITION_FIELD_NUMBER: _ClassVar[int]
+    ACCEPTED_BY_POSITION_FIELD_NUMBER: _ClassVar[int]
     rounds: int
     committed: int
     drafted: int
@@ -115,7 +119,43 @@ class Counters(_message.Message):
     discarded_rounds: int
     missed_proposals: int
     reopens: int
-    def __init__(self, rounds: _Optional[int] = ..., committed: _Optional[int] = ..., drafted: _Optional[int] = ..., accepted: _Optional[int] = ..., raw_accepted: _Optional[int] = ..., discarded_rounds: _Optional[int] = ..., missed_proposals: _Optional[int] = ..., reopens: _Optional[int] = ...) -> None: ...
+    drafted_by_position: _containers.RepeatedScalarFieldContainer[int]
+    accepted_by_position: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, rounds: _Optional[int] = ..., committed: _Optional[int] = ..., drafted: _Optional[int] = ..., accepted: _Optional[int] = ..., raw_accepted: _Optional[int] = ..., discarded_rounds: _Optional[int] = ..., missed_proposals: _Optional[int] = ..., reopens: _Optional[int] = ..., drafted_by_position: _Optional[_Iterable[int]] = ..., accepted_by_position: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class Costs(_message.Message):
+    __slots__ = ("queue_us", "prefill_us", "draft_us", "verify_us", "draft_queue_us", "draft_compute_us", "validator_queue_us", "validator_compute_us", "draft_sent_bytes", "draft_received_bytes", "validator_sent_bytes", "validator_received_bytes", "encode_us", "decode_us", "hops")
+    QUEUE_US_FIELD_NUMBER: _ClassVar[int]
+    PREFILL_US_FIELD_NUMBER: _ClassVar[int]
+    DRAFT_US_FIELD_NUMBER: _ClassVar[int]
+    VERIFY_US_FIELD_NUMBER: _ClassVar[int]
+    DRAFT_QUEUE_US_FIELD_NUMBER: _ClassVar[int]
+    DRAFT_COMPUTE_US_FIELD_NUMBER: _ClassVar[int]
+    VALIDATOR_QUEUE_US_FIELD_NUMBER: _ClassVar[int]
+    VALIDATOR_COMPUTE_US_FIELD_NUMBER: _ClassVar[int]
+    DRAFT_SENT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    DRAFT_RECEIVED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    VALIDATOR_SENT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    VALIDATOR_RECEIVED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    ENCODE_US_FIELD_NUMBER: _ClassVar[int]
+    DECODE_US_FIELD_NUMBER: _ClassVar[int]
+    HOPS_FIELD_NUMBER: _ClassVar[int]
+    queue_us: int
+    prefill_us: int
+    draft_us: int
+    verify_us: int
+    draft_queue_us: int
+    draft_compute_us: int
+    validator_queue_us: int
+    validator_compute_us: int
+    draft_sent_bytes: int
+    draft_received_bytes: int
+    validator_sent_bytes: int
+    validator_received_bytes: int
+    encode_us: int
+    decode_us: int
+    hops: int
+    def __init__(self, queue_us: _Optional[int] = ..., prefill_us: _Optional[int] = ..., draft_us: _Optional[int] = ..., verify_us: _Optional[int] = ..., draft_queue_us: _Optional[int] = ..., draft_compute_us: _Optional[int] = ..., validator_queue_us: _Optional[int] = ..., validator_compute_us: _Optional[int] = ..., draft_sent_bytes: _Optional[int] = ..., draft_received_bytes: _Optional[int] = ..., validator_sent_bytes: _Optional[int] = ..., validator_received_bytes: _Optional[int] = ..., encode_us: _Optional[int] = ..., decode_us: _Optional[int] = ..., hops: _Optional[int] = ...) -> None: ...
 
 class GenerationError(_message.Message):
     __slots__ = ("reason", "message", "retryable", "retry_after_ms")

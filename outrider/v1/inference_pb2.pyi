@@ -10,7 +10,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class GenerateRequest(_message.Message):
-    __slots__ = ("model", "prompt", "chat", "prompt_ids", "sampling", "seed", "stop", "speculation", "choice")
+    __slots__ = ("model", "prompt", "chat", "prompt_ids", "sampling", "seed", "stop", "speculation", "choice", "token_by_token", "cache_salt")
     MODEL_FIELD_NUMBER: _ClassVar[int]
     PROMPT_FIELD_NUMBER: _ClassVar[int]
     CHAT_FIELD_NUMBER: _ClassVar[int]
@@ -20,6 +20,8 @@ class GenerateRequest(_message.Message):
     STOP_FIELD_NUMBER: _ClassVar[int]
     SPECULATION_FIELD_NUMBER: _ClassVar[int]
     CHOICE_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_BY_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    CACHE_SALT_FIELD_NUMBER: _ClassVar[int]
     model: str
     prompt: str
     chat: Chat
@@ -29,7 +31,9 @@ class GenerateRequest(_message.Message):
     stop: _containers.RepeatedScalarFieldContainer[str]
     speculation: _generation_pb2.Speculation
     choice: int
-    def __init__(self, model: _Optional[str] = ..., prompt: _Optional[str] = ..., chat: _Optional[_Union[Chat, _Mapping]] = ..., prompt_ids: _Optional[_Union[_tensor_pb2.Tensor, _Mapping]] = ..., sampling: _Optional[_Union[_generation_pb2.Sampling, _Mapping]] = ..., seed: _Optional[int] = ..., stop: _Optional[_Iterable[str]] = ..., speculation: _Optional[_Union[_generation_pb2.Speculation, _Mapping]] = ..., choice: _Optional[int] = ...) -> None: ...
+    token_by_token: bool
+    cache_salt: str
+    def __init__(self, model: _Optional[str] = ..., prompt: _Optional[str] = ..., chat: _Optional[_Union[Chat, _Mapping]] = ..., prompt_ids: _Optional[_Union[_tensor_pb2.Tensor, _Mapping]] = ..., sampling: _Optional[_Union[_generation_pb2.Sampling, _Mapping]] = ..., seed: _Optional[int] = ..., stop: _Optional[_Iterable[str]] = ..., speculation: _Optional[_Union[_generation_pb2.Speculation, _Mapping]] = ..., choice: _Optional[int] = ..., token_by_token: _Optional[bool] = ..., cache_salt: _Optional[str] = ...) -> None: ...
 
 class Chat(_message.Message):
     __slots__ = ("messages",)
@@ -66,7 +70,7 @@ class Delta(_message.Message):
     def __init__(self, text: _Optional[str] = ..., token_ids: _Optional[_Union[_tensor_pb2.Tensor, _Mapping]] = ..., logprobs: _Optional[_Iterable[_Union[_generation_pb2.TokenLogprobs, _Mapping]]] = ...) -> None: ...
 
 class Final(_message.Message):
-    __slots__ = ("finish_reason", "stop", "usage", "seed", "counters", "numerics_id", "exactness", "changed_replica", "draft_status", "trace_id")
+    __slots__ = ("finish_reason", "stop", "usage", "seed", "counters", "numerics_id", "exactness", "changed_replica", "draft_status", "trace_id", "costs")
     FINISH_REASON_FIELD_NUMBER: _ClassVar[int]
     STOP_FIELD_NUMBER: _ClassVar[int]
     USAGE_FIELD_NUMBER: _ClassVar[int]
@@ -77,6 +81,7 @@ class Final(_message.Message):
     CHANGED_REPLICA_FIELD_NUMBER: _ClassVar[int]
     DRAFT_STATUS_FIELD_NUMBER: _ClassVar[int]
     TRACE_ID_FIELD_NUMBER: _ClassVar[int]
+    COSTS_FIELD_NUMBER: _ClassVar[int]
     finish_reason: _generation_pb2.FinishReason
     stop: str
     usage: Usage
@@ -87,7 +92,8 @@ class Final(_message.Message):
     changed_replica: bool
     draft_status: str
     trace_id: str
-    def __init__(self, finish_reason: _Optional[_Union[_generation_pb2.FinishReason, str]] = ..., stop: _Optional[str] = ..., usage: _Optional[_Union[Usage, _Mapping]] = ..., seed: _Optional[int] = ..., counters: _Optional[_Union[_generation_pb2.Counters, _Mapping]] = ..., numerics_id: _Optional[str] = ..., exactness: _Optional[_Union[_worker_pb2.Exactness, str]] = ..., changed_replica: _Optional[bool] = ..., draft_status: _Optional[str] = ..., trace_id: _Optional[str] = ...) -> None: ...
+    costs: _generation_pb2.Costs
+    def __init__(self, finish_reason: _Optional[_Union[_generation_pb2.FinishReason, str]] = ..., stop: _Optional[str] = ..., usage: _Optional[_Union[Usage, _Mapping]] = ..., seed: _Optional[int] = ..., counters: _Optional[_Union[_generation_pb2.Counters, _Mapping]] = ..., numerics_id: _Optional[str] = ..., exactness: _Optional[_Union[_worker_pb2.Exactness, str]] = ..., changed_replica: _Optional[bool] = ..., draft_status: _Optional[str] = ..., trace_id: _Optional[str] = ..., costs: _Optional[_Union[_generation_pb2.Costs, _Mapping]] = ...) -> None: ...
 
 class Usage(_message.Message):
     __slots__ = ("prompt_tokens", "completion_tokens")

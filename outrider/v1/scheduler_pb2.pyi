@@ -76,18 +76,20 @@ class Committed(_message.Message):
     def __init__(self, tokens: _Optional[_Union[_tensor_pb2.Tensor, _Mapping]] = ..., logprobs: _Optional[_Iterable[_Union[_generation_pb2.TokenLogprobs, _Mapping]]] = ...) -> None: ...
 
 class Finished(_message.Message):
-    __slots__ = ("finish_reason", "counters", "numerics_id", "changed_replica", "draft_status")
+    __slots__ = ("finish_reason", "counters", "numerics_id", "changed_replica", "draft_status", "costs")
     FINISH_REASON_FIELD_NUMBER: _ClassVar[int]
     COUNTERS_FIELD_NUMBER: _ClassVar[int]
     NUMERICS_ID_FIELD_NUMBER: _ClassVar[int]
     CHANGED_REPLICA_FIELD_NUMBER: _ClassVar[int]
     DRAFT_STATUS_FIELD_NUMBER: _ClassVar[int]
+    COSTS_FIELD_NUMBER: _ClassVar[int]
     finish_reason: _generation_pb2.FinishReason
     counters: _generation_pb2.Counters
     numerics_id: str
     changed_replica: bool
     draft_status: str
-    def __init__(self, finish_reason: _Optional[_Union[_generation_pb2.FinishReason, str]] = ..., counters: _Optional[_Union[_generation_pb2.Counters, _Mapping]] = ..., numerics_id: _Optional[str] = ..., changed_replica: _Optional[bool] = ..., draft_status: _Optional[str] = ...) -> None: ...
+    costs: _generation_pb2.Costs
+    def __init__(self, finish_reason: _Optional[_Union[_generation_pb2.FinishReason, str]] = ..., counters: _Optional[_Union[_generation_pb2.Counters, _Mapping]] = ..., numerics_id: _Optional[str] = ..., changed_replica: _Optional[bool] = ..., draft_status: _Optional[str] = ..., costs: _Optional[_Union[_generation_pb2.Costs, _Mapping]] = ...) -> None: ...
 
 class FinishRequest(_message.Message):
     __slots__ = ("session", "kept_length", "reason")

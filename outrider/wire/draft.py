@@ -37,6 +37,8 @@ class Propose:
     w: int = 1
     prefix: tuple[int, ...] = ()
     assumed: tuple[int, ...] = ()
+    # The product of confidence below which a candidate ends; 0: off.
+    min_confidence: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,8 @@ class Proposal:
     logprobs: tuple[float, ...] = ()
     timings: worker.Timings = worker.Timings()
     model_version: str = ""
+    # Filled by whoever received it.
+    transfer: worker.Transfer = worker.Transfer()
 
 
 Command = OpenDraft | Propose | worker.Resume | worker.Close
@@ -104,6 +108,7 @@ def _propose_to_pb(command: Propose) -> pb.Propose:
         w=command.w,
         prefix=ids_to_tensor(command.prefix) if command.prefix else None,
         assumed=ids_to_tensor(command.assumed) if command.assumed else None,
+        min_confidence=command.min_confidence,
     )
 
 
@@ -114,6 +119,7 @@ def _propose_from_pb(message: pb.Propose) -> Propose:
         w=message.w,
         prefix=ids_from_tensor(message.prefix, "propose.prefix"),
         assumed=ids_from_tensor(message.assumed, "propose.assumed"),
+        min_confidence=message.min_confidence,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 from outrider.sampling.acceptance import FinishReason, TokenLogprobs
@@ -39,6 +39,8 @@ class Speculation:
     k: int | None = None
     w: int | None = None
     source: DraftSource | None = None
+    # The product of the draft's confidence at which a candidate ends; 0: never.
+    min_confidence: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,9 @@ class Counters:
     discarded_rounds: int = 0
     missed_proposals: int = 0
     reopens: int = 0
+    # Index i: rounds with a token of depth i + 1, put to the target and committed.
+    drafted_by_position: tuple[int, ...] = ()
+    accepted_by_position: tuple[int, ...] = ()
 
     @property
     def tau(self) -> float:
@@ -73,6 +78,30 @@ class Counters:
     def acceptance_rate(self) -> float:
         """Accepted over drafted tokens; 0.0 when nothing was drafted."""
         return self.accepted / self.drafted if self.drafted else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """What one session took, in microseconds and bytes; field by field as in generation.proto."""
+
+    queue_us: int = 0
+    prefill_us: int = 0
+    draft_us: int = 0
+    verify_us: int = 0
+    draft_queue_us: int = 0
+    draft_compute_us: int = 0
+    validator_queue_us: int = 0
+    validator_compute_us: int = 0
+    draft_sent_bytes: int = 0
+    draft_received_bytes: int = 0
+    validator_sent_bytes: int = 0
+    validator_received_bytes: int = 0
+    encode_us: int = 0
+    decode_us: int = 0
+    hops: int = 0
+
+
+_COSTS = tuple(field.name for field in fields(Costs))
 
 
 def sampling_to_pb(parameters: SamplingParameters) -> pb.Sampling:
@@ -114,7 +143,12 @@ def sampling_from_pb(message: pb.Sampling) -> SamplingParameters:
 
 
 def speculation_to_pb(speculation: Speculation) -> pb.Speculation:
-    return pb.Speculation(k=speculation.k, w=speculation.w, source=source_to_pb(speculation.source))
+    return pb.Speculation(
+        k=speculation.k,
+        w=speculation.w,
+        source=source_to_pb(speculation.source),
+        min_confidence=speculation.min_confidence,
+    )
 
 
 def speculation_from_pb(message: pb.Speculation) -> Speculation:
@@ -122,6 +156,7 @@ def speculation_from_pb(message: pb.Speculation) -> Speculation:
         k=message.k if message.HasField("k") else None,
         w=message.w if message.HasField("w") else None,
         source=source_from_pb(message.source),
+        min_confidence=message.min_confidence if message.HasField("min_confidence") else None,
     )
 
 
@@ -181,6 +216,8 @@ def counters_to_pb(counters: Counters) -> pb.Counters:
         discarded_rounds=counters.discarded_rounds,
         missed_proposals=counters.missed_proposals,
         reopens=counters.reopens,
+        drafted_by_position=counters.drafted_by_position,
+        accepted_by_position=counters.accepted_by_position,
     )
 
 
@@ -194,7 +231,17 @@ def counters_from_pb(message: pb.Counters) -> Counters:
         discarded_rounds=message.discarded_rounds,
         missed_proposals=message.missed_proposals,
         reopens=message.reopens,
+        drafted_by_position=tuple(message.drafted_by_position),
+        accepted_by_position=tuple(message.accepted_by_position),
     )
+
+
+def costs_to_pb(costs: Costs) -> pb.Costs:
+    return pb.Costs(**{name: getattr(costs, name) for name in _COSTS})
+
+
+def costs_from_pb(message: pb.Costs) -> Costs:
+    return Costs(**{name: getattr(message, name) for name in _COSTS})
 
 
 def failure_to_pb(failure: Failure) -> pb.GenerationError:

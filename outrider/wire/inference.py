@@ -9,9 +9,12 @@ from outrider.sampling.parameters import SamplingParameters
 from outrider.v1 import inference_pb2 as pb
 from outrider.wire import worker
 from outrider.wire.generation import (
+    Costs,
     Counters,
     Failure,
     Speculation,
+    costs_from_pb,
+    costs_to_pb,
     counters_from_pb,
     counters_to_pb,
     failure_from_pb,
@@ -72,6 +75,10 @@ class GenerateRequest:
     stop: tuple[str, ...] = ()
     speculation: Speculation = Speculation()
     choice: int = 0
+    token_by_token: bool = False
+    """One delta per token in place of one per round."""
+    cache_salt: str = ""
+    """What is kept of the prompt is shared with requests of the same salt only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +105,7 @@ class Final:
     changed_replica: bool = False
     draft_status: str = ""
     trace_id: str = ""
+    costs: Costs = Costs()
 
 
 GenerateEvent = Delta | Final | Failure
@@ -112,6 +120,8 @@ def encode_generate(request: GenerateRequest) -> pb.GenerateRequest:
         stop=request.stop,
         speculation=speculation_to_pb(request.speculation),
         choice=request.choice,
+        token_by_token=request.token_by_token,
+        cache_salt=request.cache_salt,
     )
     match request.prompt:
         case str(text):
@@ -136,6 +146,8 @@ def decode_generate(message: pb.GenerateRequest) -> GenerateRequest:
         stop=tuple(message.stop),
         speculation=speculation_from_pb(message.speculation),
         choice=message.choice,
+        token_by_token=message.token_by_token,
+        cache_salt=message.cache_salt,
     )
 
 
@@ -208,6 +220,7 @@ def _final_to_pb(final: Final) -> pb.Final:
         changed_replica=final.changed_replica,
         draft_status=final.draft_status,
         trace_id=final.trace_id,
+        costs=costs_to_pb(final.costs),
     )
 
 
@@ -227,4 +240,5 @@ def _final_from_pb(message: pb.Final) -> Final:
         changed_replica=message.changed_replica,
         draft_status=message.draft_status,
         trace_id=message.trace_id,
+        costs=costs_from_pb(message.costs),
     )

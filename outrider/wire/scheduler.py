@@ -10,9 +10,12 @@ from outrider.sampling.parameters import SamplingParameters
 from outrider.v1 import scheduler_pb2 as pb
 from outrider.wire import worker
 from outrider.wire.generation import (
+    Costs,
     Counters,
     Failure,
     Speculation,
+    costs_from_pb,
+    costs_to_pb,
     counters_from_pb,
     counters_to_pb,
     failure_from_pb,
@@ -70,6 +73,7 @@ class Finished:
     numerics_id: str
     changed_replica: bool = False
     draft_status: str = ""
+    costs: Costs = Costs()
 
 
 GenerateEvent = Started | Committed | Finished | Failure
@@ -248,6 +252,7 @@ def _finished_to_pb(finished: Finished) -> pb.Finished:
         numerics_id=finished.numerics_id,
         changed_replica=finished.changed_replica,
         draft_status=finished.draft_status,
+        costs=costs_to_pb(finished.costs),
     )
 
 
@@ -261,6 +266,7 @@ def _finished_from_pb(message: pb.Finished) -> Finished:
         numerics_id=message.numerics_id,
         changed_replica=message.changed_replica,
         draft_status=message.draft_status,
+        costs=costs_from_pb(message.costs),
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -10,10 +12,13 @@ from outrider.wire import worker
 from outrider.wire.tensors import MalformedMessage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
 C = TypeVar("C")
 E = TypeVar("E")
+
+Note = Callable[[worker.Header, int, int], None]
+"""Told of each event of a message: its header, its serialized bytes, and the nanoseconds that it took."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +59,11 @@ class StreamCodec(Generic[C, E]):
     commands: Sequence[Form]
     events: Sequence[Form]
 
-    def encode_request(self, message: worker.ToWorker[C]) -> Any:
+    def encode_request(self, message: worker.ToWorker[C], note: Note | None = None) -> Any:
         """From the scheduler."""
         return self.request(
             hello=worker.hello_to_pb(message.hello) if message.hello else None,
-            commands=[_encode(self.command, self.commands, item) for item in message.commands],
+            commands=[_encode(self.command, self.commands, item, note) for item in message.commands],
         )
 
     def decode_request(self, message: Any) -> worker.ToWorker[C]:
@@ -78,24 +83,38 @@ class StreamCodec(Generic[C, E]):
             load=worker.load_to_pb(message.load),
         )
 
-    def decode_response(self, message: Any) -> worker.FromWorker[E]:
+    def decode_response(self, message: Any, note: Note | None = None) -> worker.FromWorker[E]:
         """At the scheduler. Raises `MalformedMessage`."""
         return worker.FromWorker(
-            events=[_decode("event", self.events, item) for item in message.events],
+            events=[_decode("event", self.events, item, note) for item in message.events],
             welcome=worker.welcome_from_pb(message.welcome) if message.HasField("welcome") else None,
             go_away=worker.GoAway(message.go_away.deadline_ms) if message.HasField("go_away") else None,
             load=worker.load_from_pb(message.load),
         )
 
 
-def _encode(kind: type[Any], forms: Sequence[Form], item: worker.Addressed[Any]) -> Any:
+def _encode(
+    kind: type[Any], forms: Sequence[Form], item: worker.Addressed[Any], note: Note | None = None
+) -> Any:
+    started_ns = time.monotonic_ns()
     form = next(form for form in forms if isinstance(item.event, form.value))
-    return kind(header=worker.header_to_pb(item.header), **{form.field: form.encode(item.event)})
+    message = kind(header=worker.header_to_pb(item.header), **{form.field: form.encode(item.event)})
+    if note is not None:
+        num_bytes = message.ByteSize()
+        note(item.header, num_bytes, time.monotonic_ns() - started_ns)
+    return message
 
 
-def _decode(oneof: str, forms: Sequence[Form], message: Any) -> worker.Addressed[Any]:
+def _decode(
+    oneof: str, forms: Sequence[Form], message: Any, note: Note | None = None
+) -> worker.Addressed[Any]:
+    started_ns = time.monotonic_ns()
     field = message.WhichOneof(oneof)
     form = next((form for form in forms if form.field == field), None)
     if form is None:
         raise MalformedMessage(f"{oneof}s", f"one {oneof} is empty or of a later revision")
-    return worker.Addressed(worker.header_from_pb(message.header), form.decode(getattr(message, field)))
+    header = worker.header_from_pb(message.header)
+    event = form.decode(getattr(message, field))
+    if note is not None:
+        note(header, message.ByteSize(), time.monotonic_ns() - started_ns)
+    return worker.Addressed(header, event)

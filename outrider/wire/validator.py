@@ -61,6 +61,8 @@ class Verdict:
     timings: worker.Timings = worker.Timings()
     model_version: str = ""
     prefill_only: bool = False
+    # Filled by whoever received it.
+    transfer: worker.Transfer = worker.Transfer()
 
 
 Command = OpenTarget | Verify | worker.Resume | worker.Close

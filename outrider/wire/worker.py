@@ -145,6 +145,36 @@ class Timings:
     rows: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """What carrying session events took, measured where they become messages and values; not on the wire."""
+
+    sent_bytes: int = 0
+    received_bytes: int = 0
+    encode_ns: int = 0
+    decode_ns: int = 0
+    # Events, each one way between two processes.
+    hops: int = 0
+
+    def __add__(self, other: Transfer) -> Transfer:
+        return Transfer(
+            self.sent_bytes + other.sent_bytes,
+            self.received_bytes + other.received_bytes,
+            self.encode_ns + other.encode_ns,
+            self.decode_ns + other.decode_ns,
+            self.hops + other.hops,
+        )
+
+    def __sub__(self, other: Transfer) -> Transfer:
+        return Transfer(
+            self.sent_bytes - other.sent_bytes,
+            self.received_bytes - other.received_bytes,
+            self.encode_ns - other.encode_ns,
+            self.decode_ns - other.decode_ns,
+            self.hops - other.hops,
+        )
+
+
 class Addressed(NamedTuple, Generic[T]):
     """An event and the header that it travels under."""
 

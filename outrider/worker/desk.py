@@ -14,11 +14,13 @@ from outrider.worker.admission import check_header
 from outrider.worker.failures import as_session_error
 from outrider.worker.role import Job
 from outrider.worker.session import Round, Session, SessionKey
+from outrider.worker.sharing import PrefixSharing
 
 if TYPE_CHECKING:
     from outrider.runtime.runtime import Runtime
     from outrider.worker.admission import Admission
     from outrider.worker.connection import Connection
+    from outrider.worker.metering import WorkerMeter
     from outrider.worker.registry import Registry
     from outrider.worker.role import Role
     from outrider.worker.spans import Spans
@@ -28,13 +30,22 @@ class Desk:
     """Applies commands, one after the other, and collects what is to be said. Engine's thread only."""
 
     def __init__(
-        self, role: Role, runtime: Runtime, registry: Registry, spans: Spans, admission: Admission
+        self,
+        role: Role,
+        runtime: Runtime,
+        registry: Registry,
+        spans: Spans,
+        meter: WorkerMeter,
+        admission: Admission,
+        sharing: PrefixSharing,
     ) -> None:
         self.role = role
         self.runtime = runtime
         self._registry = registry
         self._spans = spans
+        self._meter = meter
         self._admission = admission
+        self._sharing = sharing
         self._tickets = itertools.count(1)
         self._outbox: defaultdict[Connection, list[Addressed[Any]]] = defaultdict(list)
 
@@ -67,6 +78,7 @@ class Desk:
         event = replace(event, timings=timings, model_version=self.role.info.model_version)
         session.answered = Addressed(round_.answer_header(), event)
         self._send(session.connection, *session.answered)
+        self._meter.answered(timings)
         self._spans.answered(round_, timings, self.role.describe(round_, event), now_ns)
         if getattr(event, "finish_reason", None) is not None:
             self._discard_rounds(session)
@@ -117,6 +129,10 @@ class Desk:
             check_header(header)
             self._admission.check(len(self._registry))
             state = self.role.open(command)
+            scope = self._sharing.scope_of(command)
+            self._admission.check_memory(
+                self._registry, self.runtime, scope, command.tokens, self.role.info.context_length
+            )
         except Exception as error:  # noqa: BLE001  # refused, with the reason
             self._send_error(connection, header, as_session_error(error))
             return
@@ -127,7 +143,7 @@ class Desk:
             ticket=next(self._tickets),
             tokens=list(command.tokens),
             prompt_length=command.prompt_length,
-            sequence=self.runtime.new_sequence(),
+            sequence=self.runtime.new_sequence(scope),
             state=state,
             rounds=deque(),
             previous_length=len(command.tokens),

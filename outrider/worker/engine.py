@@ -13,12 +13,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import structlog
 
 from outrider.rpc.errors import Internal, Unavailable
-from outrider.telemetry import NO_TRACING
+from outrider.runtime.reuse import PrefixCounters
+from outrider.telemetry import NO_TRACING, In, Metrics
 from outrider.wire.worker import Addressed, WorkerLoad
 from outrider.worker.admission import Admission
 from outrider.worker.desk import Desk
 from outrider.worker.forming import Former
+from outrider.worker.memory import Memory
+from outrider.worker.metering import SessionCounts, WorkerMeter, read_engine
 from outrider.worker.registry import Registry
+from outrider.worker.sharing import PrefixSharing
 from outrider.worker.spans import Spans
 from outrider.worker.stepping import Stepper
 
@@ -46,6 +50,7 @@ class Limits:
     prefill_chunk: int
     max_sessions: int
     lease_s: float
+    sharing: PrefixSharing = PrefixSharing()
 
 
 class Engine:
@@ -58,6 +63,7 @@ class Engine:
         limits: Limits,
         *,
         tracing: Tracing = NO_TRACING,
+        metrics: Metrics | None = None,
         on_crash: Callable[[], None] = lambda: None,
     ) -> None:
         """Build an engine around a loaded model; `on_crash` is called, on its thread, if it can not go on."""
@@ -67,9 +73,14 @@ class Engine:
         self._limits = limits
         self._on_crash = on_crash
         self._spans = Spans(tracing, role.span_name)
+        metrics = metrics or Metrics(In.VALIDATOR)
+        self.meter = WorkerMeter(metrics)
+        self.meter.serve(role.info, runtime.cost)
         self._admission = Admission(limits.max_sessions)
         self._registry = Registry(runtime, limits.lease_s)
-        self._desk = Desk(role, runtime, self._registry, self._spans, self._admission)
+        self._desk = Desk(
+            role, runtime, self._registry, self._spans, self.meter, self._admission, limits.sharing
+        )
         self._stepper = self._stepper_of(runtime)
         self._inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._connections: set[Connection] = set()
@@ -77,10 +88,15 @@ class Engine:
         self._going_away = False
         self._running = True
         self._blocked = False
+        # What models before the present one came to.
+        self._prefix_before = PrefixCounters()
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         # Replaced whole by the engine's thread, read by any.
         self.info: ModelInfo = role.info
         self.load = WorkerLoad()
+        self.memory = Memory()
+        self.sessions = SessionCounts()
+        metrics.read(lambda: read_engine(self))
 
     @property
     def lease_s(self) -> float:
@@ -232,13 +248,15 @@ class Engine:
                     session, Unavailable("the worker has loaded another model", retry_after_s=0.0)
                 )
                 continue
-            session.sequence = runtime.new_sequence()
+            session.sequence = runtime.new_sequence(session.sequence.scope)
             session.state = role.adopt(session)
             for round_ in session.rounds:
                 round_.job = None  # begun again with the new model
+        self._prefix_before += self._runtime.prefix_counters
         self._runtime, self._registry.runtime = runtime, runtime
         self._desk.runtime, self._desk.role = runtime, role
         self._stepper = self._stepper_of(runtime)
+        self.meter.serve(role.info, runtime.cost)
         self.info = role.info
         self._desk.flush()
         if not same_ids or not len(self._registry):
@@ -249,7 +267,7 @@ class Engine:
     def _stepper_of(self, runtime: Runtime) -> Stepper:
         limits = self._limits
         former = Former(runtime, self._registry, limits.token_budget, limits.prefill_chunk)
-        return Stepper(runtime, self._desk, former, self._spans)
+        return Stepper(runtime, self._desk, former, self._spans, self.meter)
 
     def _tell_load(self) -> None:
         self.load = WorkerLoad(
@@ -258,6 +276,11 @@ class Engine:
             num_pages=self._runtime.num_pages,
             num_free_pages=self._runtime.num_free_pages,
         )
+        self.memory = Memory.of(
+            self._runtime, num_preemptions=self._registry.num_preemptions, before=self._prefix_before
+        )
+
+        self.sessions = SessionCounts.of(self._registry)
 
     def _tell_whether_empty(self) -> None:
         if not len(self._registry):

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from outrider.rpc.errors import ContextExceeded
-from outrider.runtime.layout import ROW_MULTIPLE
 from outrider.worker.role import SHORT_TAIL
 from outrider.worker.session import PROTECTED_TOKENS, Round, Session
 
@@ -56,13 +55,20 @@ class Forward:
 
     @property
     def num_rows(self) -> int:
-        """Rows, padding included."""
-        rows = sum(part.num_rows for part in self.parts)
-        return -(-rows // ROW_MULTIPLE) * ROW_MULTIPLE
+        """Rows of all parts."""
+        return sum(part.num_rows for part in self.parts)
 
 
 class Former:
-    """Forms forwards. The oldest waiting round goes first and may use the whole budget; others fill the rest.
+    """Forms forwards. Everything that waits is taken, up to the token budget.
+
+    Order: the round that has waited longest, so that none waits for ever; then short ones, which are decoding
+    and verifying; then prompts, the shortest first. All prompts together get one chunk per forward, so that
+    they delay nobody by more. Should the longest waiting round be a prompt, shorter ones may overtake it in
+    up to half of the chunk.
+
+    Pages that others of the scope have run are taken over first, and of two prompts that are about to run the
+    same page one waits for the other's.
 
     KV pages: when they run out, the latest admitted session gives way to older ones; its KV is rebuilt from
     its tokens later. A session that was rebuilt commits a page of tokens before it gives way again, except to
@@ -81,24 +87,57 @@ class Former:
 
         `on_error` is told of sessions whose own work failed or that can never fit.
         """
-        parts: list[Part] = []
-        room, prompt_room = self._token_budget, self._prefill_chunk
         for round_ in rounds:
+            if round_.job:
+                self._runtime.reuse(round_.session.sequence, round_.session.tokens)
+        parts: list[Part] = []
+        under_way: set[bytes] = set()
+        room, prompt_room = self._token_budget, self._prefill_chunk
+        for round_ in _in_order(rounds):
             if parts and (round_.session.alone or room < 1):
                 continue
+            page = self._page_to_run(round_)
+            if page is not None and page in under_way:
+                continue
+            share = prompt_room if parts else self._first_share(rounds)
             try:
-                part = self._plan(round_, (room, prompt_room), rounds, parts)
+                part = self._plan(round_, (room, share), rounds, parts)
             except Exception as error:  # noqa: BLE001  # ends this session and no other
                 on_error(round_.session, error)
                 continue
             if part is None:
                 continue
             parts.append(part)
+            if page is not None:
+                under_way.add(page)
             room -= part.num_rows
             prompt_room -= part.num_prompt_rows
             if round_.session.alone:
                 break
         return Forward(parts) if parts else None
+
+    def _first_share(self, rounds: Sequence[Round]) -> int:
+        """Rows of the chunk for the round that has waited longest, when it is a prompt.
+
+        Example: with 900 tokens to go it gets of a chunk of 256 all 256 alone or beside a prompt of 1,000,
+        156 beside one of 100, and 128 beside one of 500.
+        """
+        first, *others = rounds
+        shorter = (
+            other for other in others if _is_prompt(other) and _num_missing(other) < _num_missing(first)
+        )
+        page = self._page_to_run(first)
+        # Those that will wait for its page need no rows now.
+        wanted = sum(
+            _num_missing(each) for each in shorter if page is None or self._page_to_run(each) != page
+        )
+        return max(self._prefill_chunk // 2, self._prefill_chunk - wanted)
+
+    def _page_to_run(self, round_: Round) -> bytes | None:
+        """Names the page that a prompt is about to run, where others could take it over."""
+        if not _is_prompt(round_):
+            return None
+        return self._runtime.next_page(round_.session.sequence, round_.session.tokens)
 
     def _plan(
         self, round_: Round, rooms: tuple[int, int], rounds: Sequence[Round], parts: Sequence[Part]
@@ -143,6 +182,7 @@ class Former:
 
     def _preempt(self, session: Session) -> None:
         self._runtime.release(session.sequence)
+        self._registry.num_preemptions += 1
         session.protected_until = session.length + PROTECTED_TOKENS
         for round_ in session.rounds:
             if round_.job:
@@ -150,3 +190,19 @@ class Former:
 
     def _others(self, session: Session) -> list[Session]:
         return [other for other in self._registry if other is not session]
+
+
+def _num_missing(round_: Round) -> int:
+    """Committed tokens without KV."""
+    return round_.session.length - round_.session.sequence.length
+
+
+def _is_prompt(round_: Round) -> bool:
+    return _num_missing(round_) > SHORT_TAIL
+
+
+def _in_order(rounds: Sequence[Round]) -> list[Round]:
+    """The longest waiting one, then short ones, then prompts by what is left of them."""
+    short = [round_ for round_ in rounds[1:] if not _is_prompt(round_)]
+    prompts = [round_ for round_ in rounds[1:] if _is_prompt(round_)]
+    return [*rounds[:1], *short, *sorted(prompts, key=_num_missing)]

@@ -25,6 +25,8 @@ class Registry:
         self._live: dict[SessionKey, Session] = {}
         self._finished: OrderedDict[SessionKey, Session] = OrderedDict()
         self._leased: set[Session] = set()
+        # Counted by whoever preempts.
+        self.num_preemptions = 0
 
     def __len__(self) -> int:
         return len(self._live)

@@ -11,6 +11,8 @@ import grpc
 import structlog
 
 from outrider.rpc.server import run_server
+from outrider.telemetry import In, Metrics, StreamMeter
+from outrider.telemetry.gpu import gpu_readings
 from outrider.v1 import worker_pb2_grpc
 from outrider.worker.engine import Engine
 from outrider.worker.reloading import Reloading
@@ -21,6 +23,8 @@ from outrider.worker.worker_servicer import WorkerServicer
 if TYPE_CHECKING:
     from outrider.runtime.runtime import Runtime
     from outrider.telemetry import Tracing
+    from outrider.wire.worker import ModelInfo
+    from outrider.worker.metering import WorkerMeter
     from outrider.worker.role import Codec, Role
     from outrider.worker.settings import WorkerSettings
 
@@ -56,6 +60,7 @@ async def serve_worker(
     ready: asyncio.Future[int] | None,
     stop: asyncio.Event | None,
     tracing: Tracing,
+    metrics: Metrics | None = None,
 ) -> None:
     """Load the model, start the engine, serve until `stop` is set, drain.
 
@@ -74,9 +79,14 @@ async def serve_worker(
         loop.call_soon_threadsafe(stop.set)
 
     runtime = await asyncio.to_thread(service.load, settings.model)
-    engine = Engine(runtime, service.role_of, settings.limits, tracing=tracing, on_crash=on_crash)
+    metrics = metrics or Metrics(In(service.name))
+    engine = Engine(
+        runtime, service.role_of, settings.limits, tracing=tracing, metrics=metrics, on_crash=on_crash
+    )
+    if metrics.address:
+        await asyncio.to_thread(_meter_device, engine.meter, metrics, runtime.info)
     del runtime  # the engine's alone, so that a reload can free it
-    streams = Streams(engine, service.codec)
+    streams = Streams(engine, service.codec, StreamMeter(metrics, "scheduler"))
     reloading = Reloading(
         engine,
         service.load,
@@ -105,9 +115,20 @@ async def serve_worker(
             stop=stop,
             ready=ready,
             on_drain=drain,
+            metrics_address=metrics.address,
         )
     finally:
         engine.stop()
         await asyncio.to_thread(engine.join)
     if crashed:
         raise EngineCrashed("the engine has failed; the log has its traceback")
+
+
+def _meter_device(meter: WorkerMeter, metrics: Metrics, info: ModelInfo) -> None:
+    """Measure what the device can do, which takes under a second, and read its own counters from now on."""
+    # Not at the top: only a process that has loaded a model needs torch.
+    from outrider.runtime.peak import measure_peak
+
+    meter.peak = measure_peak(info.device, info.dtype)
+    if (readings := gpu_readings(info.device)) is not None:
+        metrics.read(readings)

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from outrider.runtime.runtime import Runtime
     from outrider.worker.desk import Desk
     from outrider.worker.forming import Former, Forward
+    from outrider.worker.metering import WorkerMeter
     from outrider.worker.spans import Spans
 
 log = structlog.get_logger(__name__)
@@ -19,11 +20,14 @@ log = structlog.get_logger(__name__)
 class Stepper:
     """Steps the rounds that wait at the desk. Engine's thread only."""
 
-    def __init__(self, runtime: Runtime, desk: Desk, former: Former, spans: Spans) -> None:
+    def __init__(
+        self, runtime: Runtime, desk: Desk, former: Former, spans: Spans, meter: WorkerMeter
+    ) -> None:
         self._runtime = runtime
         self._desk = desk
         self._former = former
         self._spans = spans
+        self._meter = meter
 
     def step(self) -> bool:
         """Run one forward; False when nothing can be run."""
@@ -36,11 +40,15 @@ class Stepper:
         for round_ in served:
             round_.joined(started_ns=started_ns, batch_size=len(served), rows=num_rows)
         try:
-            logits = self._runtime.step(forward.segments)
+            segments = forward.segments
+            logits = self._runtime.step(segments)
         except Exception as error:  # noqa: BLE001  # told to the sessions that it concerns
             self._separate(forward, error)
             return True
-        self._spans.forward(served, num_rows, started_ns, time.monotonic_ns())
+        ended_ns = time.monotonic_ns()
+        took_s = (ended_ns - started_ns) / 1e9
+        self._meter.forward(segments, rows=num_rows, batch_size=len(served), took_s=took_s)
+        self._spans.forward(served, num_rows, started_ns, ended_ns)
         self._hand_out(forward, logits)
         return True
 
@@ -51,6 +59,8 @@ class Stepper:
             round_.session.alone = False
             try:
                 answer = job.advance(own) if job else None
+                # Before the answer, which may end the session.
+                self._runtime.share(round_.session.sequence, round_.session.tokens)
                 if answer is not None:
                     self._desk.answer(round_, answer)
             except Exception as error:  # noqa: BLE001  # ends this session and no other

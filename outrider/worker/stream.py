@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,8 @@ from outrider.worker.admission import ID_BYTES
 from outrider.worker.connection import Connection
 
 if TYPE_CHECKING:
+    from outrider.telemetry import StreamMeter
+    from outrider.wire.worker import ToWorker
     from outrider.worker.engine import Engine
     from outrider.worker.role import Codec
 
@@ -20,8 +23,9 @@ if TYPE_CHECKING:
 class Streams:
     """All open streams of a worker. Event loop only."""
 
-    def __init__(self, engine: Engine, codec: Codec) -> None:
+    def __init__(self, engine: Engine, codec: Codec, meter: StreamMeter | None = None) -> None:
         self._engine = engine
+        self._meter = meter
         self._codec = codec
         self._open: set[Connection] = set()
         # By the loop's clock; set by `drain`.
@@ -38,7 +42,7 @@ class Streams:
         first = await anext(requests, None)
         if first is None:
             return
-        message = self._codec.decode_request(first)
+        message = self._decoded(first)
         connection = Connection(_checked(message.hello).peer_id)
         welcome = Welcome(info=self._engine.info, lease_ms=round(self._engine.lease_s * 1000))
         self._open.add(connection)
@@ -47,12 +51,13 @@ class Streams:
             self._announce_end(connection)
         reader = asyncio.create_task(self._read(requests, connection))
         try:
-            yield self._codec.encode_response(FromWorker(welcome=welcome, load=self._engine.load))
+            yield self._encoded(FromWorker(welcome=welcome, load=self._engine.load))
             if message.commands:
                 self._engine.receive(connection, message.commands)
             async for outgoing in connection.messages():
-                response = FromWorker(outgoing.events, go_away=outgoing.go_away, load=self._engine.load)
-                yield self._codec.encode_response(response)
+                yield self._encoded(
+                    FromWorker(outgoing.events, go_away=outgoing.go_away, load=self._engine.load)
+                )
         finally:
             self._open.discard(connection)
             self._engine.disconnect(connection)
@@ -72,6 +77,20 @@ class Streams:
         for connection in self._open:
             connection.end()
 
+    def _decoded(self, message: Any) -> ToWorker[Any]:
+        started_ns = time.monotonic_ns()
+        decoded = self._codec.decode_request(message)
+        if self._meter is not None:
+            self._meter.decoded(message, started_ns)
+        return decoded
+
+    def _encoded(self, message: FromWorker[Any]) -> Any:
+        started_ns = time.monotonic_ns()
+        encoded = self._codec.encode_response(message)
+        if self._meter is not None:
+            self._meter.encoded(encoded, started_ns)
+        return encoded
+
     def _announce_end(self, connection: Connection) -> None:
         left_s = max(0.0, (self._ends_at or 0.0) - asyncio.get_running_loop().time())
         connection.announce_end(round(left_s * 1000))
@@ -80,7 +99,7 @@ class Streams:
         """Hand commands to the engine as they come; never waits for it."""
         try:
             async for request in requests:
-                self._engine.receive(connection, self._codec.decode_request(request).commands)
+                self._engine.receive(connection, self._decoded(request).commands)
         except Exception as error:  # noqa: BLE001  # the stream ends with it
             connection.end(error)
         else:

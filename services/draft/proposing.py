@@ -26,12 +26,23 @@ class ProposeJob:
     position, each going on greedily under the shared noise; at the end the first candidate's rows stay, being
     the likeliest. Nothing follows an end id.
 
+    A candidate also ends with the token at which the product of confidence along it falls below
+    `min_confidence`: whatever came next would be reached with less than that. The token itself stays: its
+    logits are paid, and it costs the target one row more. So each candidate has one token at least.
+
     Example: the KV was aligned to [1, 2, 3, 7, 8], of which 7 and 8 were guesses; the session now stands at
     [1, 2, 3, 7, 9]. Four rows are right and stay; 9 is read, and its logits give the first drafted token.
     """
 
     def __init__(
-        self, runtime: Runtime, session: Session, guesses: Sequence[int], *, depth: int, width: int
+        self,
+        runtime: Runtime,
+        session: Session,
+        guesses: Sequence[int],
+        *,
+        depth: int,
+        width: int,
+        min_confidence: float = 0.0,
     ) -> None:
         """Draft behind the session's tokens and `guesses`, ids that others assume or propose."""
         self._runtime = runtime
@@ -40,10 +51,13 @@ class ProposeJob:
         self._guesses = tuple(guesses)
         self._max_depth = depth
         self._width = width
+        self._min_confidence = min_confidence
         # The tree drafted so far, parents before children.
         self._tokens: list[int] = []
         self._parents: list[int] = []
         self._logprobs: list[float] = []
+        # Of each node: the product along its path.
+        self._confidences: list[float] = []
         self._depth = 0
         # Nodes that were drafted last and are to be read next.
         self._frontier: list[int] = []
@@ -83,8 +97,7 @@ class ProposeJob:
         for parent, row in zip(self._frontier or [ROOT], logits[0], strict=True):
             drafted.extend(self._draft(parent, row, width))
         self._depth += 1
-        end_ids = self._mirror.sampler.end_ids
-        self._frontier = [node for node in drafted if self._tokens[node] not in end_ids]
+        self._frontier = [node for node in drafted if self._goes_on(node)]
         if not self._frontier or self._depth == self._max_depth:
             return self._finish()
         if self._width == 1:
@@ -122,7 +135,7 @@ class ProposeJob:
         mirror.context, mirror.num_agreed = target, self._session.length
 
     def _begin_again(self) -> None:
-        for nodes in (self._tokens, self._parents, self._logprobs, self._frontier):
+        for nodes in (self._tokens, self._parents, self._logprobs, self._confidences, self._frontier):
             nodes.clear()
         self._pending.clear()
         self._depth = 0
@@ -139,11 +152,17 @@ class ProposeJob:
         finally:
             sampler.truncate(position)
         first = len(self._tokens)
-        for token, logprob in ranked:
-            self._tokens.append(token)
+        before = 1.0 if parent == ROOT else self._confidences[parent]
+        for each in ranked:
+            self._tokens.append(each.token)
             self._parents.append(parent)
-            self._logprobs.append(logprob)
+            self._logprobs.append(each.logprob)
+            self._confidences.append(before * each.confidence)
         return list(range(first, len(self._tokens)))
+
+    def _goes_on(self, node: int) -> bool:
+        is_end = self._tokens[node] in self._mirror.sampler.end_ids
+        return not is_end and self._confidences[node] >= self._min_confidence
 
     def _path(self, node: int) -> list[int]:
         path: list[int] = []

@@ -82,7 +82,9 @@ class Drafting:
         ended = bool(guesses) and guesses[-1] in mirror.sampler.end_ids
         if depth < 1 or ended or not mirror.readable or not self._readable(guesses):
             return NOTHING
-        return ProposeJob(self._runtime, session, guesses, depth=depth, width=width)
+        return ProposeJob(
+            self._runtime, session, guesses, depth=depth, width=width, min_confidence=propose.min_confidence
+        )
 
     def describe(self, round_: Round, answer: Proposal) -> dict[str, int]:
         """What was asked for and what came of it."""

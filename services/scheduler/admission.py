@@ -20,9 +20,15 @@ MAX_WIDTH = 8
 class Plan:
     """How much a session speculates; never changes its output."""
 
+    # Most tokens per candidate.
     k: int
     w: int
-    source: DraftSource
+    # None: the best of all for each round.
+    source: DraftSource | None
+    # A session that has reached this length goes on without drafts.
+    until: int | None = None
+    # The product of confidence at which a candidate ends before k; 0: never.
+    min_confidence: float = 0.0
 
 
 def check_shape(request: GenerateRequest) -> None:
@@ -70,8 +76,8 @@ def check_against_model(request: GenerateRequest, info: ModelInfo) -> None:
 
 
 def plan_of(speculation: Speculation, settings: SchedulerSettings) -> Plan:
-    """The request's wishes within the limits, the settings' where it has none. Raises InvalidArgument."""
-    k = settings.default_k if speculation.k is None else speculation.k
+    """The request's wishes within the limits; the settings' where it has none. Raises InvalidArgument."""
+    k = min(settings.default_k, settings.max_k) if speculation.k is None else speculation.k
     if k > settings.max_k:
         raise InvalidArgument(
             f"speculation.k is {k}, the limit is {settings.max_k} (--max-k of the scheduler)",
@@ -81,13 +87,27 @@ def plan_of(speculation: Speculation, settings: SchedulerSettings) -> Plan:
     if not 1 <= w <= MAX_WIDTH:
         raise InvalidArgument(f"speculation.w is {w}; give 1 to {MAX_WIDTH}", field="speculation.w")
     source = speculation.source or settings.source
-    if source is not DraftSource.NONE and source not in SOURCES:
+    if source is not None and source is not DraftSource.NONE and source not in SOURCES:
         offered = ", ".join(kind.name.lower() for kind in (DraftSource.NONE, *SOURCES))
         raise InvalidArgument(
             f"speculation.source {source.name.lower()} is not offered here; choose one of {offered}",
             field="speculation.source",
         )
-    return Plan(k=0, w=1, source=DraftSource.NONE) if source is DraftSource.NONE else Plan(k, w, source)
+    if source is DraftSource.NONE:
+        return Plan(k=0, w=1, source=DraftSource.NONE)
+    return Plan(k, w, source, until=settings.draft_until, min_confidence=_threshold(speculation, settings))
+
+
+def _threshold(speculation: Speculation, settings: SchedulerSettings) -> float:
+    """A k that was asked for is what is drafted, unless the request says otherwise."""
+    if speculation.min_confidence is None:
+        return settings.min_confidence if speculation.k is None else 0.0
+    if not 0 <= speculation.min_confidence <= 1:
+        raise InvalidArgument(
+            f"speculation.min_confidence is {speculation.min_confidence:g}; give 0 (off) to 1",
+            field="speculation.min_confidence",
+        )
+    return speculation.min_confidence
 
 
 def depth_of_round(plan: Plan, info: ModelInfo, *, length: int, num_output: int, max_tokens: int) -> int:
@@ -95,5 +115,7 @@ def depth_of_round(plan: Plan, info: ModelInfo, *, length: int, num_output: int,
 
     Example: k 4, context 100, length 97, far from max_tokens: 2, at positions 97 and 98 (99 is the bonus).
     """
+    if plan.until is not None and length >= plan.until:
+        return 0
     room = min(info.context_length - length - 1, max_tokens - num_output - 1)
     return max(0, min(plan.k, info.max_depth, info.max_nodes // plan.w, room))

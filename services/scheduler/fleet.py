@@ -8,6 +8,7 @@ import secrets
 from types import TracebackType
 from typing import Any, Self
 
+from outrider.telemetry import In, Metrics, StreamMeter
 from outrider.v1 import draft_pb2_grpc, validator_pb2_grpc
 from outrider.wire import draft, validator
 from outrider.wire.draft import OpenDraft, Proposal, Propose
@@ -46,9 +47,11 @@ DRAFT: Role[Proposal] = Role(
 class Fleet:
     """The links and the choice among them; an async context that keeps them connected."""
 
-    def __init__(self, settings: SchedulerSettings) -> None:
+    def __init__(self, settings: SchedulerSettings, metrics: Metrics | None = None) -> None:
+        metrics = metrics or Metrics(In.SCHEDULER)
         peer_id = secrets.token_bytes(16)
         cap_s = settings.draft_wait_ms / 1000
+        validators_meter, drafts_meter = StreamMeter(metrics, "validator"), StreamMeter(metrics, "draft")
         self._tokenizers = Tokenizers()
         # Set at the next change, and then replaced.
         self.change = asyncio.Event()
@@ -60,6 +63,7 @@ class Fleet:
                 admit=self._admit_validator,
                 notify=self.notify,
                 latency=Latency(cap_s),
+                meter=validators_meter,
             )
             for address in settings.validators
         ]
@@ -71,6 +75,7 @@ class Fleet:
                 admit=self._admit_draft,
                 notify=self.notify,
                 latency=Latency(cap_s),
+                meter=drafts_meter,
             )
             for address in settings.drafts
         ]

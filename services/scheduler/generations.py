@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import time
 from collections import OrderedDict
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from outrider.rpc.errors import NoEqualReplica, NotFound, Unavailable
-from outrider.telemetry import Tracing
+from outrider.telemetry import In, Metrics, Reading, Tracing
+from outrider.telemetry.metric_names import NUM_REQUESTS_RUNNING, NUM_REQUESTS_WAITING
 from outrider.wire.scheduler import Finished, FinishRequest, GenerateEvent, GenerateRequest, SchedulerState
 from services.scheduler.admission import check_against_model, check_shape, plan_of
+from services.scheduler.metering import Meter
 from services.scheduler.ports import ValidatorPort
 from services.scheduler.session import Session
 from services.scheduler.sources import SessionFacts
 from services.scheduler.spans import SessionSpan
+from services.scheduler.waiting import WaitingRoom
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -34,13 +38,26 @@ WATCH_INTERVAL_S = 0.1
 class Generations:
     """All sessions of this process."""
 
-    def __init__(self, settings: SchedulerSettings, fleet: Fleet, tracing: Tracing) -> None:
+    def __init__(
+        self, settings: SchedulerSettings, fleet: Fleet, tracing: Tracing, metrics: Metrics | None = None
+    ) -> None:
         self._settings = settings
         self._fleet = fleet
         self._tracing = tracing
         self._running: dict[bytes, Session] = {}
         self._ended: OrderedDict[bytes, Session] = OrderedDict()
         self._draining = False
+        # Requests that have no validator yet, and those that none has room for.
+        self._num_waiting = 0
+        self._waiting = WaitingRoom()
+        metrics = metrics or Metrics(In.SCHEDULER)
+        self._meter = Meter(metrics)
+        metrics.read(
+            lambda: [
+                Reading(NUM_REQUESTS_RUNNING, len(self._running)),
+                Reading(NUM_REQUESTS_WAITING, self._num_waiting + self._waiting.num_waiting),
+            ]
+        )
 
     @property
     def state(self) -> SchedulerState:
@@ -59,7 +76,12 @@ class Generations:
         """
         check_shape(request)
         plan = plan_of(request.speculation, self._settings)
-        port = await self._validator_for(request)
+        arrived_s = time.monotonic()
+        self._num_waiting += 1
+        try:
+            port = await self._validator_for(request)
+        finally:
+            self._num_waiting -= 1
         check_against_model(request, port.info)
         ends_itself = () if request.sampling.ignore_eos else port.info.eos_ids
         facts = SessionFacts(
@@ -70,6 +92,8 @@ class Generations:
             vocab_size=port.info.vocab_size,
             workers=self._fleet,
             settings=self._settings,
+            waiting=self._waiting,
+            meter=self._meter.session(port.info.model, waited_s=time.monotonic() - arrived_s),
         )
         session = Session(facts, plan, port, SessionSpan(self._tracing, parent, facts.session, request))
         self._running[session.id] = session

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -18,8 +19,9 @@ from outrider.rpc.errors import (
     Unavailable,
     error_from_rpc,
 )
-from outrider.telemetry import get_logger
+from outrider.telemetry import StreamMeter, get_logger
 from outrider.wire.scheduler import WorkerState, WorkerStatus
+from outrider.wire.stream import Note
 from outrider.wire.tensors import MalformedMessage
 from outrider.wire.worker import (
     MINIMUM_REVISION,
@@ -57,8 +59,8 @@ class Role(Generic[A]):
     name: str
     # The stub's streaming method for a channel.
     method: Callable[[grpc.aio.Channel], Callable[[], Any]]
-    encode: Callable[[ToWorker[Any]], Any]
-    decode: Callable[[Any], FromWorker[Any]]
+    encode: Callable[[ToWorker[Any], Note | None], Any]
+    decode: Callable[[Any, Note | None], FromWorker[Any]]
     # Commands that open a session, and the event that answers a round.
     opening: type[Any]
     answer: type[A]
@@ -74,6 +76,7 @@ class StreamLink(Generic[C, A]):
         admit: says why a worker that was reached does not fit, or "".
         notify: called when the status has changed.
         latency: how long answers take.
+        meter: of all streams to workers of the role.
     """
 
     def __init__(
@@ -85,6 +88,7 @@ class StreamLink(Generic[C, A]):
         admit: Callable[[StreamLink[C, A]], Awaitable[str]],
         notify: Callable[[], None],
         latency: Latency,
+        meter: StreamMeter,
     ) -> None:
         self.address = address
         self.latency = latency
@@ -96,6 +100,7 @@ class StreamLink(Generic[C, A]):
         self._peer_id = peer_id
         self._admit = admit
         self._notify = notify
+        self._meter = meter
         self._info: ModelInfo | None = None
         self._questions: Questions[A] = Questions(role.answer)
         self._outbox: list[Addressed[Any]] = []
@@ -217,7 +222,7 @@ class StreamLink(Generic[C, A]):
     async def _greet(self, call: Any) -> None:
         """Hello, Welcome, and whether the worker fits."""
         async with asyncio.timeout(HANDSHAKE_S):
-            await call.write(self._role.encode(ToWorker(hello=Hello(self._peer_id))))
+            await call.write(self._encoded(ToWorker(hello=Hello(self._peer_id))))
             message = await self._next(call)
         if message is None:
             raise Unavailable("the worker ended the stream")
@@ -242,7 +247,12 @@ class StreamLink(Generic[C, A]):
 
     async def _next(self, call: Any) -> FromWorker[Any] | None:
         message = await call.read()
-        return None if message is grpc.aio.EOF else self._role.decode(message)
+        if message is grpc.aio.EOF:
+            return None
+        started_ns = time.monotonic_ns()
+        decoded = self._role.decode(message, self._questions.received)
+        self._meter.decoded(message, started_ns)
+        return decoded
 
     async def _write(self, call: Any) -> None:
         """Write what is ready, together."""
@@ -252,7 +262,13 @@ class StreamLink(Generic[C, A]):
                 self._wake.clear()
                 await self._wake.wait()
             commands, self._outbox = self._outbox[:MAX_COMMANDS], self._outbox[MAX_COMMANDS:]
-            await call.write(self._role.encode(ToWorker(commands=commands)))
+            await call.write(self._encoded(ToWorker(commands=commands)))
+
+    def _encoded(self, message: ToWorker[Any]) -> Any:
+        started_ns = time.monotonic_ns()
+        encoded = self._role.encode(message, self._questions.sent)
+        self._meter.encoded(encoded, started_ns)
+        return encoded
 
     async def _asked_to_reconnect(self) -> None:
         await self._again.wait()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from outrider.rpc.errors import from_failure
-from outrider.wire.worker import Header, Opened, SessionError, Stale
+from outrider.wire.worker import Header, Opened, SessionError, Stale, Transfer
 from services.scheduler.ports import PeerLost, StaleSession
 
 A = TypeVar("A")
@@ -31,6 +31,8 @@ class _Waiting(Generic[A]):
     answers: dict[_Key, asyncio.Future[A]] = field(default_factory=dict)
     # Those that opened the session.
     openings: set[_Key] = field(default_factory=set)
+    # What carrying their events took so far.
+    transfers: dict[_Key, Transfer] = field(default_factory=dict)
 
 
 class Questions(Generic[A]):
@@ -89,6 +91,14 @@ class Questions(Generic[A]):
         for answer in list(waiting.answers.values()) if waiting else ():
             answer.cancel()
 
+    def sent(self, header: Header, num_bytes: int, num_ns: int) -> None:
+        """Note what an event to the worker took, for the answer to tell."""
+        self._carried(header, Transfer(sent_bytes=num_bytes, encode_ns=num_ns, hops=1))
+
+    def received(self, header: Header, num_bytes: int, num_ns: int) -> None:
+        """Note what an event of the worker's took, before `receive`."""
+        self._carried(header, Transfer(received_bytes=num_bytes, decode_ns=num_ns, hops=1))
+
     def receive(self, header: Header, event: Any) -> None:
         """Take one event of the worker's."""
         waiting = self._sessions.get(header.session)
@@ -105,13 +115,24 @@ class Questions(Generic[A]):
                     del self._sessions[header.session]
                 _fail(hit, from_failure(event.failure))
             case self._answer():
-                answer = waiting.answers.get(_Key(header.epoch, header.round, header.base_length))
+                key = _Key(header.epoch, header.round, header.base_length)
+                answer = waiting.answers.get(key)
                 if answer is None or answer.done():
                     self.num_dropped += 1
                 else:
-                    answer.set_result(event)
+                    answer.set_result(_with(event, waiting.transfers.get(key)))
             case _:
                 self.num_dropped += 1
+
+    def _carried(self, header: Header, transfer: Transfer) -> None:
+        waiting = self._sessions.get(header.session)
+        key = _Key(header.epoch, header.round, header.base_length)
+        if waiting is not None and key in waiting.answers:
+            waiting.transfers[key] = waiting.transfers.get(key, Transfer()) + transfer
+
+
+def _with(answer: Any, transfer: Transfer | None) -> Any:
+    return answer if transfer is None else replace(answer, transfer=transfer)
 
 
 def _outdated(waiting: _Waiting[A], header: Header) -> Iterator[asyncio.Future[A]]:
@@ -133,5 +154,6 @@ def _fail(answers: Any, error: Exception) -> None:
 
 def _settle(waiting: _Waiting[A], key: _Key, answer: asyncio.Future[A]) -> None:
     waiting.answers.pop(key, None)
+    waiting.transfers.pop(key, None)
     if not answer.cancelled():
         answer.exception()  # seen, also when nobody waits any more

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from outrider.wire.generation import Counters
+from outrider.wire.generation import Counters, DraftSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +17,9 @@ class RoundRecord:
     raw_accepted: int
     drafted: int
     prefill_only: bool = False
+    # Who drafted, and how deep what was put to the target is.
+    source: DraftSource = DraftSource.NONE
+    depth: int = 0
 
 
 class Ledger:
@@ -41,6 +45,8 @@ class Ledger:
         left = sum(record.committed for record in self._rounds) if kept is None else kept
         rounds = committed = drafted = accepted = raw_accepted = 0
         discarded = self.discarded_rounds
+        depths: list[int] = []
+        accepted_depths: list[int] = []
         for record in self._rounds:
             inside = min(record.committed, left)
             left -= inside
@@ -53,6 +59,8 @@ class Ledger:
             committed += inside
             drafted += record.drafted
             accepted += min(record.accepted, inside)
+            depths.append(record.depth)
+            accepted_depths.append(min(record.accepted, inside))
             raw_accepted += record.raw_accepted
         return Counters(
             rounds=rounds,
@@ -63,4 +71,11 @@ class Ledger:
             discarded_rounds=discarded,
             missed_proposals=self.missed_proposals,
             reopens=self.reopens,
+            drafted_by_position=_reached(depths, max(depths, default=0)),
+            accepted_by_position=_reached(accepted_depths, max(depths, default=0)),
         )
+
+
+def _reached(depths: Sequence[int], num_positions: int) -> tuple[int, ...]:
+    """How many depths go past each position: (2, 1, 0) past positions 0 and 1 gives (2, 1)."""
+    return tuple(sum(depth > position for depth in depths) for position in range(num_positions))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from outrider.rpc.server import run_server
-from outrider.telemetry import NO_TRACING, Tracing
+from outrider.telemetry import NO_TRACING, In, Metrics, Tracing
 from outrider.v1 import scheduler_pb2_grpc
 from services.scheduler.fleet import Fleet
 from services.scheduler.generations import Generations
@@ -21,14 +21,16 @@ async def serve(
     ready: asyncio.Future[int] | None = None,
     stop: asyncio.Event | None = None,
     tracing: Tracing = NO_TRACING,
+    metrics: Metrics | None = None,
 ) -> None:
     """Run a scheduler until `stop` is set; `ready` gets its port.
 
     It serves whether workers are there or not: requests wait a little for a validator, and `Describe` tells
     who is missing. Raises PortUnavailable.
     """
-    async with Fleet(settings) as fleet:
-        generations = Generations(settings, fleet, tracing)
+    metrics = metrics or Metrics(In.SCHEDULER)
+    async with Fleet(settings, metrics) as fleet:
+        generations = Generations(settings, fleet, tracing, metrics)
         servicer = SchedulerServicer(generations)
         await run_server(
             settings,
@@ -38,4 +40,5 @@ async def serve(
             stop=stop or asyncio.Event(),
             ready=ready,
             on_drain=generations.drain,
+            metrics_address=metrics.address,
         )

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Coroutine
+import time
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
-from typing import Any
 
 from outrider.rpc.errors import Internal, InvalidArgument, OutriderError, to_failure
 from outrider.rpc.interceptors import as_outrider_error
@@ -18,7 +18,7 @@ from outrider.wire.validator import Verdict
 from services.scheduler.admission import Plan, depth_of_round
 from services.scheduler.ports import ValidatorPort
 from services.scheduler.rounds import Ledger, RoundRecord
-from services.scheduler.sources import Ask, SessionFacts, sources_for
+from services.scheduler.sources import Ask, SessionFacts, Sources
 from services.scheduler.spans import RoundSpan, SessionSpan
 from services.scheduler.target import Round, Target
 
@@ -49,8 +49,9 @@ class Session:
         self._facts = facts
         self._plan = plan
         self._target = Target(facts, self.ledger, port)
-        self._sources = sources_for(plan.source, facts) if plan.k else []
+        self._sources = Sources(plan.source if plan.k else DraftSource.NONE, facts)
         self._span = span
+        self._meter = facts.meter
         self._round = 0
         # Output tokens that another scheduler delivered.
         self._num_before = len(facts.request.output_so_far)
@@ -76,14 +77,18 @@ class Session:
         """
         started = False
         try:
-            while self._finished is None:
-                committed = await self._unless_shortened(self.step())
+            self._begin_step()
+            while self._step is not None:
+                committed = await self._unless_shortened(self._step)
+                # Workers are idle while a round is delivered: the next one is asked for first.
+                self._begin_step()
                 if not started:
                     started = True
                     yield Started(self.id, self._target.info.numerics_id, self._target.info.exactness)
                 if committed is not None and committed.tokens:
                     yield committed
-            yield self._finished
+            if self._finished is not None:
+                yield self._finished
         except Exception as error:
             known = self._explained(error)
             self._span.failed(known.reason)
@@ -97,10 +102,11 @@ class Session:
         """One round."""
         self._round += 1
         span = self._span.begin_round(self._round, len(self._facts.tokens))
+        started_s = time.monotonic()
         try:
             draft = await self._draft(span)
             verdict = await self._verify(draft, span)
-            return self._commit(draft, verdict, span)
+            return self._commit(draft, verdict, span, started_s)
         finally:
             span.end()
 
@@ -118,7 +124,9 @@ class Session:
         if self._in_flight:
             self.ledger.discarded_rounds += 1
         self._shortened = True
-        self._finished = self._end(reason, max(0, kept_length - self._num_before))
+        kept = max(0, kept_length - self._num_before)
+        self._finished = self._end(reason, kept)
+        self._meter.cut(kept)
         self.close()
         return self._finished
 
@@ -128,15 +136,15 @@ class Session:
             return
         self._closed = True
         if self._step is not None:
+            self._step.add_done_callback(_seen)
             self._step.cancel()
         self._target.close()
-        for source in self._sources:
-            source.close()
         self._draft_status = self._status_of_drafts()
-        self._sources = []  # an ended session is remembered for a while, and its index is large
+        self._sources.close()
         counters = self._finished.counters if self._finished else self.ledger.counters()
         reason = self._finished.finish_reason if self._finished else None
         self._span.end(reason, counters, self._target.info)
+        self._meter.close(counters)
 
     async def _draft(self, span: RoundSpan) -> Draft:
         k = depth_of_round(
@@ -147,10 +155,14 @@ class Session:
             max_tokens=self._facts.request.sampling.max_tokens,
         )
         draft, why_missed = Draft(DraftTree.empty(), DraftSource.NONE), ""
-        for source in self._sources if k else ():
-            with span.drafting(source.kind, k, self._plan.w) as headers:
-                ask = Ask(self._round, k, self._plan.w, self._round == 1, *headers)
+        first = self._round == 1
+        for source in self._sources.in_order(first=first) if k else ():
+            with span.drafting(source.kind, k, self._plan.w, self._meter.drafts) as headers:
+                ask = Ask(self._round, k, self._plan.w, first, *headers, self._plan.min_confidence)
+                started_s = time.monotonic()
                 tree = await source.propose(ask)
+            if not first:  # in which nobody waits
+                self._meter.asked(source.kind, started_s)
             if tree is not None:
                 draft = Draft(tree, source.kind) if tree.num_nodes else draft
                 break
@@ -162,24 +174,29 @@ class Session:
     async def _verify(self, draft: Draft, span: RoundSpan) -> Verdict:
         self._in_flight = True
         try:
-            with span.verifying(self._target.address) as headers:
-                return await self._target.verify(Round(self._round, draft.tree, *headers))
+            with span.verifying(self._target.address, self._meter.target) as headers:
+                started_s = time.monotonic()
+                verdict = await self._target.verify(Round(self._round, draft.tree, *headers))
+                self._meter.verified(verdict, started_s)
+                return verdict
         finally:
             self._in_flight = False
 
-    def _commit(self, draft: Draft, verdict: Verdict, span: RoundSpan) -> Committed:
+    def _commit(self, draft: Draft, verdict: Verdict, span: RoundSpan, started_s: float) -> Committed:
         self._facts.tokens.extend(verdict.committed)
-        for source in self._sources:
-            source.observe(verdict.committed)
-        self.ledger.apply(
-            RoundRecord(
-                committed=len(verdict.committed),
-                accepted=verdict.accepted,
-                raw_accepted=verdict.raw_accepted,
-                drafted=verdict.drafted,
-                prefill_only=verdict.prefill_only,
-            )
+        self._sources.observe(verdict.committed)
+        record = RoundRecord(
+            committed=len(verdict.committed),
+            accepted=verdict.accepted,
+            raw_accepted=verdict.raw_accepted,
+            drafted=verdict.drafted,
+            prefill_only=verdict.prefill_only,
+            source=draft.source if verdict.drafted else DraftSource.NONE,
+            # The target may have left some of it out.
+            depth=min(draft.tree.depth, verdict.drafted),
         )
+        self.ledger.apply(record)
+        self._meter.applied(record, started_s)
         span.committed(draft.source, self._target.epoch, verdict)
         if verdict.finish_reason is not None:
             self._finished = self._end(verdict.finish_reason)
@@ -192,22 +209,30 @@ class Session:
             numerics_id=self._target.info.numerics_id,
             changed_replica=self._target.changed_replica,
             draft_status=self._status_of_drafts(),
+            costs=self._meter.costs,
         )
 
     def _status_of_drafts(self) -> str:
-        return next((source.status for source in self._sources if source.status), self._draft_status)
+        return self._sources.status or self._draft_status
 
-    async def _unless_shortened(self, step: Coroutine[Any, Any, Committed]) -> Committed | None:
+    def _begin_step(self) -> None:
+        """Begin the next round, unless the session has ended."""
+        self._step = None if self._finished is not None else asyncio.ensure_future(self.step())
+
+    async def _unless_shortened(self, step: asyncio.Future[Committed]) -> Committed | None:
         """What the step gives; None when `finish` came first, and the step was dropped."""
-        self._step = asyncio.ensure_future(step)
         try:
-            committed = await self._step
+            committed = await step
         except asyncio.CancelledError:
             # By `finish`, or because this very task is cancelled: only the second one goes on upwards.
             task = asyncio.current_task()
             if not self._shortened or (task is not None and task.cancelling()):
                 raise
             return None
+        except Exception:
+            if not self._shortened:
+                raise
+            return None  # nobody wants what it failed at
         return None if self._shortened else committed
 
     def _explained(self, error: Exception) -> OutriderError:
@@ -216,3 +241,9 @@ class Session:
             return known
         log.error("session_failed", session=self.id.hex(), exc_info=error)
         return Internal("internal error of the scheduler; its log has the details")
+
+
+def _seen(step: asyncio.Future[Committed]) -> None:
+    """A round that nobody waits for any more may fail in silence."""
+    if not step.cancelled():
+        step.exception()

@@ -6,9 +6,10 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from outrider.rpc.settings import ServerSettings
+from outrider.rpc.settings import MetricsPort, ServerSettings
 from outrider.wire.generation import DraftSource
 from outrider.wire.worker import MAX_DEPTH
+from services.scheduler.sources.ngram import LONGEST
 
 
 def _split(value: object) -> object:
@@ -36,46 +37,48 @@ class SchedulerSettings(ServerSettings):
 
     port: int = Field(default=50051, ge=0, le=65535)
     """Port to listen on; 0 takes any free one."""
+    metrics_port: MetricsPort = 9465
+    """Port for Prometheus, at /metrics, on the same host; 0 takes any free one, off serves none."""
     validators: Addresses = ("127.0.0.1:50052",)
     """Validators, comma-separated host:port."""
     drafts: Addresses = ("127.0.0.1:50053",)
     """Draft workers, comma-separated host:port; empty: none."""
-    default_k: int = Field(default=4, ge=0)
-    """Drafted tokens per candidate where the request does not say."""
+    default_k: int = Field(default=12, ge=0)
+    """Most drafted tokens per candidate where the request gives no k; confidence may end them earlier."""
+    min_confidence: float = Field(default=0.6, ge=0, le=1)
+    """A draft without a k from the request ends when its confidence has fallen below this; 0: never."""
     max_k: int = Field(default=16, ge=0, le=MAX_DEPTH)
     """The largest k that a request may ask for."""
-    default_source: Literal["none", "ngram", "model"] | None = None
-    """Draft source where the request does not say; unset: model when there are drafts, else ngram."""
+    default_source: Literal["none", "ngram", "model", "auto"] = "auto"
+    """Draft source where the request does not say; auto: ngram where it has a long match, else model."""
+    ngram_first: int = Field(default=5, ge=1, le=LONGEST)
+    """With auto, a match of so many tokens goes before the draft model."""
+    draft_opens: Literal["beside", "after"] = "beside"
+    """When a draft reads the prompt: beside the target, or, where both share cores, after its first token."""
+    draft_until: int | None = Field(default=None, ge=0)
+    """A session of this many tokens, prompt included, goes on without drafts; unset: any length drafts."""
     draft_wait_ms: int = Field(default=1000, ge=0)
     """A round waits at most this long for a proposal, and at most twice the moving p95 of that draft."""
     validator_wait_s: float = Field(default=5.0, ge=0)
-    """A new session waits this long for a validator when none is ready."""
+    """A new session waits this long for a validator when none is ready or none has room."""
     reopen_deadline_s: float = Field(default=20.0, ge=0)
     """A session whose validator is lost looks this long for one of equal numerics id."""
     failover: Literal["equal", "any"] = "equal"
     """After that deadline: end with NO_EQUAL_REPLICA, or go on with any validator and say so."""
-    ngram_min: int = Field(default=2, ge=1, le=8)
-    """The shortest run of tokens that the n-gram source looks up."""
-    ngram_max: int = Field(default=8, ge=1, le=32)
-    """The longest run of tokens that the n-gram source looks up."""
 
     @model_validator(mode="after")
     def _consistent(self) -> SchedulerSettings:
         if not self.validators:
             raise ValueError("--validators (OUTRIDER_VALIDATORS) is empty; name at least one host:port")
-        if self.default_k > self.max_k:
+        if "default_k" in self.model_fields_set and self.default_k > self.max_k:
             raise ValueError(
                 f"--default-k (OUTRIDER_DEFAULT_K) is {self.default_k}, above --max-k ({self.max_k})"
-            )
-        if self.ngram_min > self.ngram_max:
-            raise ValueError(
-                f"--ngram-min (OUTRIDER_NGRAM_MIN) is {self.ngram_min}, above --ngram-max ({self.ngram_max})"
             )
         return self
 
     @property
-    def source(self) -> DraftSource:
-        """The draft source of requests that name none."""
-        if self.default_source is None:
-            return DraftSource.MODEL if self.drafts else DraftSource.NGRAM
+    def source(self) -> DraftSource | None:
+        """The draft source of requests that name none; None leaves each round its choice."""
+        if self.default_source == "auto":
+            return None if self.drafts else DraftSource.NGRAM
         return DraftSource[self.default_source.upper()]

@@ -10,6 +10,7 @@ from opentelemetry.trace import Span, SpanKind
 
 from outrider.rpc.errors import OutriderError, Unavailable
 from outrider.telemetry import Attr, SpanName, Tracing, context_of, mark_failed, traceparent_of, tracestate_of
+from outrider.wire.worker import Transfer
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from outrider.wire.scheduler import GenerateRequest
     from outrider.wire.validator import Verdict
     from outrider.wire.worker import ModelInfo
+    from services.scheduler.metering import Carried
 
 RULE = "exact"
 
@@ -89,18 +91,19 @@ class RoundSpan:
             attributes={Attr.ROUND: number, Attr.BASE_LENGTH: base_length},
         )
         self._applied = False
+        self._transfer = Transfer()
 
     @contextmanager
-    def drafting(self, source: DraftSource, k: int, w: int) -> Iterator[TraceHeaders]:
+    def drafting(self, source: DraftSource, k: int, w: int, carried: Carried) -> Iterator[TraceHeaders]:
         """Around a source's `propose`; yields the headers for a remote one."""
         attributes: dict[str, str | int] = {Attr.SOURCE: source.name.lower(), Attr.K: k, Attr.W: w}
-        with self._child(SpanName.DRAFT, attributes) as headers:
+        with self._child(SpanName.DRAFT, attributes, carried) as headers:
             yield headers
 
     @contextmanager
-    def verifying(self, address: str) -> Iterator[TraceHeaders]:
+    def verifying(self, address: str, carried: Carried) -> Iterator[TraceHeaders]:
         """Around the target's pass."""
-        with self._child(SpanName.VERIFY, {Attr.WORKER: address}) as headers:
+        with self._child(SpanName.VERIFY, {Attr.WORKER: address}, carried) as headers:
             yield headers
 
     def drafted(self, k: int, w: int, draft_status: str) -> None:
@@ -125,17 +128,36 @@ class RoundSpan:
         """End it; without a verdict its result was dropped."""
         if not self._applied:
             self._span.set_attribute(Attr.DISCARDED, value=True)
+        if self._span.is_recording():
+            self._span.set_attributes(_attributes_of(self._transfer))
         self._span.end()
 
     @contextmanager
-    def _child(self, name: SpanName, attributes: dict[str, str | int]) -> Iterator[TraceHeaders]:
+    def _child(
+        self, name: SpanName, attributes: dict[str, str | int], carried: Carried
+    ) -> Iterator[TraceHeaders]:
         span = self._tracing.start_span(
             name, parent=context_of(self._span), kind=SpanKind.CLIENT, attributes=attributes
         )
+        before = carried.total
         try:
             yield TraceHeaders(traceparent_of(span), tracestate_of(span))
         except Exception as error:
             mark_failed(span, error.reason if isinstance(error, OutriderError) else Unavailable.reason)
             raise
         finally:
+            if span.is_recording():
+                transfer = carried.total - before
+                self._transfer += transfer
+                span.set_attributes(_attributes_of(transfer))
             span.end()
+
+
+def _attributes_of(transfer: Transfer) -> dict[str, int]:
+    return {
+        Attr.SENT_BYTES: transfer.sent_bytes,
+        Attr.RECEIVED_BYTES: transfer.received_bytes,
+        Attr.ENCODE_US: transfer.encode_ns // 1000,
+        Attr.DECODE_US: transfer.decode_ns // 1000,
+        Attr.HOPS: transfer.hops,
+    }

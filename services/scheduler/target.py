@@ -102,7 +102,7 @@ class Target:
             except (ResourceExhausted, Unavailable, FailedPrecondition) as refusal:
                 if isinstance(refusal, NoEqualReplica) or self._standing is _Standing.HELD:
                     raise
-                deadline = min(deadline, self._new_deadline())
+                deadline = min(deadline, self._deadline_after(refusal))
                 await self._refused_with(refusal, deadline)
             else:
                 self._standing, self._established = _Standing.HELD, True
@@ -148,6 +148,14 @@ class Target:
     def _new_deadline(self) -> float:
         return asyncio.get_running_loop().time() + self._facts.settings.reopen_deadline_s
 
+    def _deadline_after(self, refusal: OutriderError) -> float:
+        """A session that was open waits to be reopened, a new one for room and for nothing else."""
+        if self._established:
+            return self._new_deadline()
+        patient = isinstance(refusal, ResourceExhausted)
+        now_s = asyncio.get_running_loop().time()
+        return now_s + (self._facts.settings.validator_wait_s if patient else 0.0)
+
     async def _refused_with(self, refusal: OutriderError, deadline: float) -> None:
         """A validator does not take the session: another may, or the same a little later.
 
@@ -159,11 +167,8 @@ class Target:
         self._port, self._standing = None, _Standing.UNOPENED
         if any(port.address not in self._refused for port in self._equal_ports()):
             return
-        left_s = deadline - asyncio.get_running_loop().time()
-        if not self._established or left_s <= 0:
-            raise refusal
+        await self._facts.waiting.wait(refusal, deadline - asyncio.get_running_loop().time())
         self._refused.clear()
-        await asyncio.sleep(min(refusal.retry_after_s or 0.1, left_s))
 
     async def _next_port(self, deadline: float) -> ValidatorPort:
         """A validator that may go on with the session; waits for one until the deadline."""

@@ -107,8 +107,10 @@ class Validating:
                 field="open.tokens",
             )
         if num_tokens >= context:
+            short = context < self._runtime.info.context_length
+            holder = "the worker's KV memory (kv-budget-mib)" if short else "the context"
             raise ContextExceeded(
-                f"prompt and output have {num_tokens} tokens, and the context holds {context}: "
+                f"prompt and output have {num_tokens} tokens, and {holder} holds {context}: "
                 f"shorten the prompt to at most {context - 1}",
                 field="open.tokens",
             )

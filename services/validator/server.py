@@ -17,7 +17,7 @@ from services.validator.servicer import SERVICE, ValidatorServicer
 
 if TYPE_CHECKING:
     from outrider.runtime.runtime import Runtime
-    from outrider.telemetry import Tracing
+    from outrider.telemetry import Metrics, Tracing
     from outrider.worker.stream import Streams
     from services.validator.settings import ValidatorSettings
 
@@ -30,6 +30,7 @@ async def serve(
     ready: asyncio.Future[int] | None = None,
     stop: asyncio.Event | None = None,
     tracing: Tracing = NO_TRACING,
+    metrics: Metrics | None = None,
 ) -> None:
     """Load the target model and serve until `stop`. Raises `ModelError`, `PortUnavailable`."""
 
@@ -49,7 +50,7 @@ async def serve(
         load_errors=LOAD_ERRORS,
         drain_before_reload=True,
     )
-    await serve_worker(service, settings, ready=ready, stop=stop, tracing=tracing)
+    await serve_worker(service, settings, ready=ready, stop=stop, tracing=tracing, metrics=metrics)
 
 
 def _register(server: grpc.aio.Server, streams: Streams) -> None:

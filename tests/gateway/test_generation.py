@@ -222,6 +222,30 @@ async def test_c77_rounds_of_several_tokens_are_right_in_usage_ids_and_logprobs(
     assert events[-1].completion_tokens == len(tokens)
 
 
+async def test_c76_token_by_token_a_character_of_several_tokens_comes_whole(backend, client, ids):
+    tokens = ids("one 小さな two 🙂")
+    assert len(tokens) > len("one 小さな two 🙂")
+    backend.play(Script(split(tokens, 1, 7)))
+    events = [event async for event in client.generate("one", token_by_token=True)]
+    deltas = [event for event in events if isinstance(event, Delta)]
+    assert [delta.token_ids for delta in deltas] == [(token,) for token in tokens]
+    assert "".join(delta.text for delta in deltas) == "one 小さな two 🙂"
+    assert not any("\N{REPLACEMENT CHARACTER}" in delta.text for delta in deltas)
+    assert {"小", "さ", "な", "🙂"} <= {delta.text.strip() for delta in deltas}
+    assert events[-1].completion_tokens == len(tokens)
+
+
+async def test_c76_token_by_token_a_stop_string_ends_the_answer_within_a_round(backend, client, ids):
+    script = backend.play(Script([ids("one two three four")], end=None))
+    events = [event async for event in client.generate("one", stop=["two"], token_by_token=True)]
+    *deltas, final = events
+    kept = ids("one two")
+    assert [token for delta in deltas for token in delta.token_ids] == list(kept)
+    assert "".join(delta.text for delta in deltas) == "one "
+    assert (final.finish_reason, final.completion_tokens) == (FinishReason.STOP_STRING, len(kept))
+    assert [finish.kept_length for finish in script.finishes] == [len(kept)]
+
+
 async def test_a_character_cut_by_the_end_shows_as_replaced(backend, client, ids, tokenizer):
     tokens = ids("one 小")[:-1]
     backend.play(Script(split(tokens, 1)))

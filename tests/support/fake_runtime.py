@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from outrider.runtime.errors import OutOfPages
+from outrider.runtime.prefix import chained
+from outrider.runtime.reuse import PrefixCounters
 from outrider.runtime.sequence import Segment
 from outrider.wire.worker import Exactness, ModelInfo, TokenizerFiles
 
@@ -30,6 +32,7 @@ class FakeSequence:
     held: list[int] = field(default_factory=list)
     nodes: list[tuple[int, int]] = field(default_factory=list)
     num_pages: int = 0
+    scope: bytes | None = None
 
     @property
     def length(self) -> int:
@@ -44,6 +47,7 @@ class FakeRuntime:
     """Deterministic in (salt, path); `vocab_size` real ids of `width` logits."""
 
     page_size = PAGE_SIZE
+    cost = None
 
     def __init__(
         self,
@@ -60,6 +64,10 @@ class FakeRuntime:
         self.max_rows = max_rows
         self.num_pages = num_pages
         self.num_free_pages = num_pages
+        # Beginnings of sequences, whole pages of them, for others of the scope. Nothing is evicted.
+        self.shared: set[tuple[bytes, tuple[int, ...]]] = set()
+        self.num_kept_pages = 0
+        self.num_hit_tokens = 0
         self.vocab_size = vocab_size
         self.info = ModelInfo(
             model=f"fake-{salt}",
@@ -92,8 +100,44 @@ class FakeRuntime:
         """The row behind `path`, float32 [width]; for tests it is the truth."""
         return self._logits(tuple(path))
 
-    def new_sequence(self) -> FakeSequence:
-        return FakeSequence()
+    @property
+    def prefix_counters(self) -> PrefixCounters:
+        return PrefixCounters(num_hit_tokens=self.num_hit_tokens)
+
+    def new_sequence(self, scope: bytes | None = None) -> FakeSequence:
+        return FakeSequence(scope=scope)
+
+    def share(self, sequence: FakeSequence, tokens: Sequence[int]) -> None:
+        self._check_thread()
+        if sequence.scope is None:
+            return
+        for stop in range(PAGE_SIZE, min(sequence.length, len(tokens)) + 1, PAGE_SIZE):
+            if sequence.held[:stop] == list(tokens[:stop]):
+                self.shared.add((sequence.scope, tuple(tokens[:stop])))
+
+    def reuse(self, sequence: FakeSequence, tokens: Sequence[int]) -> int:
+        """Copies, so that pages are counted once for each holder."""
+        self._check_thread()
+        before = sequence.length
+        if sequence.scope is None or sequence.nodes or before % PAGE_SIZE:
+            return 0
+        for stop in range(before + PAGE_SIZE, len(tokens), PAGE_SIZE):
+            found = (sequence.scope, tuple(tokens[:stop])) in self.shared
+            if not found or not self.can_reserve(sequence, PAGE_SIZE):
+                break
+            self.reserve(sequence, PAGE_SIZE)
+            sequence.held.extend(tokens[stop - PAGE_SIZE : stop])
+        self.num_hit_tokens += sequence.length - before
+        return sequence.length - before
+
+    def next_page(self, sequence: FakeSequence, tokens: Sequence[int]) -> bytes | None:
+        if sequence.scope is None or sequence.length % PAGE_SIZE:
+            return None
+        ids = tokens[: sequence.length + PAGE_SIZE]
+        return chained(sequence.scope, ids) if len(ids) == sequence.length + PAGE_SIZE else None
+
+    def num_missing_pages(self, scope: bytes | None, tokens: Sequence[int]) -> int:
+        return len(tokens) // PAGE_SIZE + 1
 
     def can_reserve(self, sequence: FakeSequence, num_tokens: int) -> bool:
         self._check_thread()

@@ -96,16 +96,26 @@ def tiny_tokenizer(vocab_size: int = 400) -> Tokenizer:
 
 
 def tiny_model(
-    folder: Path, family: str = "llama", *, seed: int = 0, padded_vocab: int = 0, vocab_size: int = 400
+    folder: Path,
+    family: str = "llama",
+    *,
+    seed: int = 0,
+    padded_vocab: int = 0,
+    vocab_size: int = 400,
+    context_length: int = CONTEXT_LENGTH,
 ) -> Path:
     """Write a random two-layer model of a family into `folder`, and return it.
 
     `padded_vocab` is the width of the logits; as wide as the tokenizer unless given. Two models of one seed
-    and family are equal.
+    and family have equal weights, whatever their context length.
     """
     tokenizer = tiny_tokenizer(vocab_size)
     config_class, model_class, special = _FAMILIES[family]
-    config = config_class(**{**_SHAPE, "vocab_size": padded_vocab or tokenizer.get_vocab_size(), **special})
+    own = {
+        "vocab_size": padded_vocab or tokenizer.get_vocab_size(),
+        "max_position_embeddings": context_length,
+    }
+    config = config_class(**{**_SHAPE, **own, **special})
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = model_class(config)

@@ -246,6 +246,8 @@ class ScriptedWorker(worker_pb2_grpc.WorkerServiceServicer):
     """Ends the stream in place of handling this command; `cut_after` once it was handled."""
     cut_after: Callable[[Header, Any], bool] | None = None
     num_streams: int = 0
+    num_messages: int = 0
+    """Received, on all streams."""
     _outboxes: set[asyncio.Queue[FromWorker[Any] | None]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -299,6 +301,7 @@ class ScriptedWorker(worker_pb2_grpc.WorkerServiceServicer):
 
     async def _read(self, codec: Any, requests: Any, outbox: asyncio.Queue[FromWorker[Any] | None]) -> None:
         async for request in requests:
+            self.num_messages += 1
             message = codec.decode_request(request)
             if message.hello:
                 minimum, present = self.revision

@@ -6,7 +6,7 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -221,19 +221,10 @@ class TargetSession:
 
     def open(self, tree: DraftTree | None = None) -> None:
         """Send Open, with a first round when there is a tree."""
-        opening = self.opening
         if tree is not None:
             self.round += 1
         first = None if tree is None else Verify(tree)
-        reopened = OpenTarget(
-            tuple(self.tokens),
-            opening.prompt_length,
-            opening.sampling,
-            opening.seed,
-            opening.choice,
-            numerics_id=opening.numerics_id,
-            first=first,
-        )
+        reopened = replace(self.opening, tokens=tuple(self.tokens), first=first)
         self.stream.send((self.header(), reopened))
 
     async def opened(self) -> Opened:
@@ -361,6 +352,7 @@ def expected(
     eos_ids: Sequence[int],
     context_length: int,
     seed: int = 7,
+    choice: int = 0,
     prompt_length: int | None = None,
 ) -> Answer:
     """Plain decoding by the definition alone: one row, one choice, one token at a time."""
@@ -368,6 +360,7 @@ def expected(
     sampler = TokenSampler(
         sampling,
         seed=seed,
+        choice=choice,
         tokens=tokens,
         prompt_length=len(tokens) if prompt_length is None else prompt_length,
         end_ids=end_ids,

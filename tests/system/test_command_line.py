@@ -41,6 +41,12 @@ KEYS = [
     "acceptance_rate",
     "tau",
     "reopens",
+    "raw_accepted",
+    "discarded_rounds",
+    "missed_proposals",
+    "drafted_by_position",
+    "accepted_by_position",
+    "costs",
     "numerics_id",
     "trace_id",
 ]

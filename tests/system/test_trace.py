@@ -27,6 +27,7 @@ MODEL = DraftSource.MODEL
 # What the processes would otherwise take from the machine: a model this small needs little.
 SMALL = {"OUTRIDER_NUM_THREADS": "1", "OUTRIDER_KV_BUDGET_MIB": "16", "OUTRIDER_DTYPE": "float32"}
 SERVICES = {"gateway", "scheduler", "draft", "validator"}
+CARRIED = {Attr.SENT_BYTES, Attr.RECEIVED_BYTES, Attr.ENCODE_US, Attr.DECODE_US, Attr.HOPS}
 COUNTS = (Attr.DRAFTED, Attr.ACCEPTED, Attr.COMMITTED)
 ROUND_KEYS = {
     Attr.ROUND,
@@ -38,6 +39,7 @@ ROUND_KEYS = {
     Attr.DRAFT_STATUS,
     Attr.DISCARDED,
     *COUNTS,
+    *CARRIED,
 }
 WORKER_KEYS = {
     Attr.SESSION_ID,
@@ -181,6 +183,29 @@ def test_a_span_for_every_round_adds_up_to_the_counters(seen: Seen):
     assert 0 < accepted < drafted
 
 
+def test_a_round_tells_what_its_calls_carried(seen: Seen):
+    verified = 0
+    for round_ in seen.rounds:
+        calls = seen.trace.below(round_)
+        for key in CARRIED:
+            # Times are cut to whole microseconds.
+            carried = sum(count(call, key) for call in calls)
+            assert carried <= count(round_, key) <= carried + len(calls)
+        for call in calls:
+            if call.name == SpanName.VERIFY:
+                verified += 1
+                first = count(round_, Attr.ROUND) == 1
+                # Question and answer; the opening has an answer of its own.
+                assert count(call, Attr.HOPS) == 2 + first
+                # With a trace context in it of 55 bytes, and back.
+                assert 75 < count(call, Attr.SENT_BYTES) < 1000
+                assert 75 < count(call, Attr.RECEIVED_BYTES) < 1000
+    assert verified == len(seen.rounds)
+    costs = seen.completion.final.costs
+    verifications = seen.trace.named(SpanName.VERIFY)
+    assert sum(count(call, Attr.SENT_BYTES) for call in verifications) == costs.validator_sent_bytes
+
+
 def test_below_a_round_are_both_calls_and_what_the_workers_did(seen: Seen):
     assert {call.name for _, call in seen.trace.answered} == {SpanName.DRAFT, SpanName.VERIFY}
     for round_, call in seen.trace.answered:
@@ -244,6 +269,19 @@ async def test_c75_each_round_has_its_verify_span_and_a_draft_span_where_one_is_
         assert names.count(SpanName.VERIFY) == 1
         assert own.trace.below(round_)[0].attributes[Attr.SOURCE] == source.name.lower()
     assert bool(own.trace.named(SpanName.PROPOSE)) == (drafts and source is MODEL)
+
+
+def test_c30_the_depth_of_each_round_is_recorded(seen: Seen):
+    """With them the trace of acceptance can be replayed, also where k changes from round to round."""
+    position = 0
+    for number, round_ in enumerate(seen.rounds, start=1):
+        told = round_.attributes
+        assert told[Attr.ROUND] == number
+        assert count(round_, Attr.ACCEPTED) <= count(round_, Attr.DRAFTED) <= count(round_, Attr.K)
+        assert count(round_, Attr.COMMITTED) == count(round_, Attr.ACCEPTED) + 1
+        assert count(round_, Attr.BASE_LENGTH) == count(seen.rounds[0], Attr.BASE_LENGTH) + position
+        position += count(round_, Attr.COMMITTED)
+    assert {count(round_, Attr.K) for round_ in seen.rounds[1:-4]} == {K}
 
 
 async def test_a_batched_forward_links_to_every_round_that_it_served(traced: Traced):

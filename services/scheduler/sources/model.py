@@ -22,6 +22,8 @@ MAX_FAILURES = 2
 """Errors and stale answers after which a session leaves draft models alone."""
 RETRY_AFTER_S = 1.0
 """Pause after a refusal for load that names none."""
+PROMPT_STRETCH = 256
+"""Tokens that a draft reads in about the time that one proposal may take."""
 
 ABSENT = "absent"
 SLOW = "slow"
@@ -30,8 +32,12 @@ SLOW = "slow"
 class ModelSource:
     """One session's side of the conversation with a draft worker.
 
-    The opening is sent in the first round and waited for in the second: the draft's prefill runs beside the
-    target's. A late answer is dropped, and the next Propose carries all that was committed meanwhile.
+    The first round waits for no draft. Where the two have devices of their own the opening is sent in it and
+    waited for in the second: the draft's prefill runs beside the target's. Where they share cores that would
+    delay the first token, so the opening is sent after it, with the second round's question in it; that round
+    waits while the prompt is read, since on shared cores rounds without drafts would slow the reading down.
+
+    A late answer is dropped, and the next Propose carries all that was committed meanwhile.
     """
 
     kind: ClassVar[DraftSource] = DraftSource.MODEL
@@ -53,10 +59,15 @@ class ModelSource:
         self.status = ""
 
     async def propose(self, ask: Ask) -> DraftTree | None:
+        after = self._facts.settings.draft_opens == "after"
+        if after and ask.first:
+            return DraftTree.empty()
         if self._port is None or not self._port.ready:
-            opened = self._open(ask)
+            opened = self._open(ask, waits=after)
+            if opened and after:
+                return await self._first_proposal(ask)
             return DraftTree.empty() if opened and ask.first else None
-        deadline = self._loop.time() + self._port.latency.bound_s
+        deadline = self._loop.time() + self._port.latency.bound_s(ask.k)
         if not await self._has_room(deadline):
             return None
         return await self._ask(self._port, ask, deadline)
@@ -69,8 +80,11 @@ class ModelSource:
             self._port.close(self._header(round_number=0))
             self._port = None
 
-    def _open(self, ask: Ask) -> bool:
-        """Send the opening to a draft that is ready; False when there is none to ask."""
+    def _open(self, ask: Ask, *, waits: bool) -> bool:
+        """Send the opening to a draft that is ready; False when there is none to ask.
+
+        With `waits` its answer is this round's; else nobody waits for it in this round.
+        """
         self.close()
         if self._num_failures >= MAX_FAILURES or self._loop.time() < self._not_before:
             return False
@@ -90,7 +104,7 @@ class ModelSource:
             tenant=request.tenant,
             cache_salt=request.cache_salt,
             # The prompt's own pass yields one token for nothing; without a round nothing would be prefilled.
-            first=Propose(committed=(), k=1),
+            first=_question((), ask) if waits else Propose(committed=(), k=1),
         )
         try:
             self._opening = self._send(port, opening, ask)
@@ -98,8 +112,17 @@ class ModelSource:
             self.status = ABSENT
             return False
         self._port = port
-        self._waited_for_opening = False
+        self._waited_for_opening = waits
         return True
+
+    async def _first_proposal(self, ask: Ask) -> DraftTree | None:
+        """The answer to the opening, for which a long prompt is read: as much time for each stretch of it."""
+        port, opening = self._port, self._opening
+        if port is None or opening is None:
+            return None
+        num_stretches = 1 + len(self._facts.tokens) // PROMPT_STRETCH
+        deadline = self._loop.time() + num_stretches * port.latency.bound_s(ask.k)
+        return await self._answer(port, opening, ask, deadline)
 
     async def _has_room(self, deadline: float) -> bool:
         """Wait until the worker takes another round: for the opening once, for late answers each time."""
@@ -121,10 +144,16 @@ class ModelSource:
     async def _ask(self, port: DraftPort, ask: Ask, deadline: float) -> DraftTree | None:
         new = tuple(self._facts.tokens[self._num_told :])
         try:
-            answer = self._send(port, Propose(committed=new, k=ask.k, w=ask.w), ask)
+            answer = self._send(port, _question(new, ask), ask)
         except PeerLost:
             self._port, self.status = None, ABSENT
             return None
+        return await self._answer(port, answer, ask, deadline)
+
+    async def _answer(
+        self, port: DraftPort, answer: asyncio.Future[Proposal], ask: Ask, deadline: float
+    ) -> DraftTree | None:
+        """What may be used of an answer that comes in time."""
         if not await self._wait({answer}, deadline):
             port.latency.waited_in_vain()
             self.status = SLOW
@@ -154,8 +183,9 @@ class ModelSource:
             return
         error = answer.exception()
         if error is None:
+            self._facts.meter.proposed(answer.result(), timed=started_s is not None)
             if started_s is not None:
-                port.latency.answered(self._loop.time() - started_s)
+                port.latency.answered(self._loop.time() - started_s, answer.result().tree.depth)
             return
         self._port = None
         match error:
@@ -202,3 +232,7 @@ class ModelSource:
             traceparent=traceparent,
             tracestate=tracestate,
         )
+
+
+def _question(committed: tuple[int, ...], ask: Ask) -> Propose:
+    return Propose(committed, k=ask.k, w=ask.w, min_confidence=ask.min_confidence)

@@ -12,32 +12,61 @@ from outrider.sampling.tree import DraftTree
 from outrider.wire.generation import DraftSource
 from services.scheduler.sources.source import Ask, SessionFacts
 
+SHORTEST = 2
+"""The shortest run of tokens that counts as a match."""
+LONGEST = 16
+"""Matches longer than this count as equal."""
 MAX_PLACES = 64
 """Earlier places that one lookup compares: bounds its time on text that repeats one short run for ever."""
 
 
 class NgramSource:
-    """Proposes what followed the longest earlier match of the last tokens; the latest place wins a tie."""
+    """Proposes what followed the longest earlier match of the last tokens; the latest place wins a tie.
+
+    A match is worth what followed the last ones. `leads` says whether this one is long enough to go before a
+    model that would be asked otherwise: the length that is asked for doubles when less than half of a
+    proposal was right, as in records whose keys repeat and whose values do not, and halves when more was.
+    """
 
     kind: ClassVar[DraftSource] = DraftSource.NGRAM
 
     def __init__(self, facts: SessionFacts) -> None:
         self._end_ids = facts.end_ids
-        self._index = NgramIndex(facts.tokens, facts.settings.ngram_min, facts.settings.ngram_max)
+        self._index = NgramIndex(facts.tokens, SHORTEST, LONGEST)
+        self._least = self._enough = facts.settings.ngram_first
+        self._proposed: tuple[int, ...] = ()
         self.status = ""
 
+    @property
+    def leads(self) -> bool:
+        """Whether the text stands behind a long match."""
+        return self._index.match_length >= self._enough
+
     async def propose(self, ask: Ask) -> DraftTree | None:
-        proposed = self._index.continuation(ask.k)
-        for count, token in enumerate(proposed, start=1):
-            if token in self._end_ids:  # nothing can follow it
-                return DraftTree.chain(proposed[:count])
-        return DraftTree.chain(proposed)
+        # Who has no confidence to tell has this: a run of two seldom goes on for twelve.
+        k = min(ask.k, 2 * self._index.match_length) if ask.min_confidence else ask.k
+        self._proposed = self._up_to_end(self._index.continuation(k))
+        return DraftTree.chain(self._proposed)
 
     def observe(self, committed: Sequence[int]) -> None:
+        proposed, self._proposed = self._proposed, ()
+        if proposed:
+            good = 2 * num_common(proposed, committed) >= len(proposed)
+            self._enough = max(self._least, self._enough // 2) if good else min(LONGEST, 2 * self._enough)
         self._index.update()
 
     def close(self) -> None:
         """Nothing is held elsewhere."""
+
+    def _up_to_end(self, tokens: tuple[int, ...]) -> tuple[int, ...]:
+        """Nothing can follow an end id."""
+        return next((tokens[: at + 1] for at, token in enumerate(tokens) if token in self._end_ids), tokens)
+
+
+def num_common(left: Sequence[int], right: Sequence[int]) -> int:
+    """How many leading ids are equal."""
+    pairs = zip(left, right, strict=False)
+    return next((at for at, (one, other) in enumerate(pairs) if one != other), min(len(left), len(right)))
 
 
 class NgramIndex:
@@ -61,10 +90,13 @@ class NgramIndex:
         self._latest: dict[tuple[int, ...], int] = {}
         # index behind a run -> the one of the same run's previous occurrence; 0: there is none.
         self._previous: list[int] = []
+        # (place, length) of the best match of the tokens as they are; None: not looked up yet.
+        self._best: tuple[int, int] | None = None
         self.update()
 
     def update(self) -> None:
         """Take in what was appended."""
+        self._best = None
         for end in range(len(self._previous), len(self._tokens)):
             # The run that ends where the text ends is left out: it would be its own match.
             run = tuple(self._tokens[max(0, end - self._shortest) : end])
@@ -79,8 +111,8 @@ class NgramIndex:
         A match that overlaps the end continues into what is proposed: behind [1, 2, 3, 1, 2, 3] follows
         [1, 2, 3, 1, ...] for as long as asked.
         """
-        place = self._best_place()
-        if place is None:
+        place, match_length = self._look_up()
+        if not match_length:
             return ()
         proposed: list[int] = []
         length = len(self._tokens)
@@ -88,8 +120,19 @@ class NgramIndex:
             proposed.append(self._tokens[index] if index < length else proposed[index - length])
         return tuple(proposed)
 
-    def _best_place(self) -> int | None:
-        best, best_length = None, 0
+    @property
+    def match_length(self) -> int:
+        """How many of the last tokens stood so before, `longest` at most; 0: fewer than `shortest`."""
+        return self._look_up()[1]
+
+    def _look_up(self) -> tuple[int, int]:
+        """Index behind the longest match, and its length; both 0 without one."""
+        if self._best is None:
+            self._best = self._longest_match()
+        return self._best
+
+    def _longest_match(self) -> tuple[int, int]:
+        best, best_length = 0, 0
         place = self._latest.get(tuple(self._tokens[-self._shortest :]), 0)
         for _ in range(MAX_PLACES):
             if not place or best_length == self._longest:
@@ -98,7 +141,7 @@ class NgramIndex:
             if length > best_length:
                 best, best_length = place, length
             place = self._previous[place]
-        return best
+        return best, best_length
 
     def _match_length(self, place: int) -> int:
         """How many tokens before `place` equal the last ones, `longest` at most."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from outrider.wire.scheduler import GenerateRequest
+from services.scheduler.metering import SessionMeter, unmetered
+from services.scheduler.waiting import WaitingRoom
 
 if TYPE_CHECKING:
     from outrider.sampling.tree import DraftTree
@@ -28,6 +30,10 @@ class SessionFacts:
     vocab_size: int
     workers: Workers
     settings: SchedulerSettings
+    # Told what asking and being answered took.
+    meter: SessionMeter = field(default_factory=unmetered)
+    # Of all sessions of the process.
+    waiting: WaitingRoom = field(default_factory=WaitingRoom)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +47,8 @@ class Ask:
     first: bool = False
     traceparent: str = ""
     tracestate: str = ""
+    # The product of confidence below which a candidate ends early; 0: never.
+    min_confidence: float = 0.0
 
 
 class Source(Protocol):

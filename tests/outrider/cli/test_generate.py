@@ -4,6 +4,7 @@ import asyncio
 import json
 import signal
 import sys
+from dataclasses import asdict
 
 import pytest
 from typer.testing import CliRunner
@@ -13,7 +14,7 @@ from outrider.client import DraftSource, FinishReason, Speculation
 from outrider.rpc import errors
 from outrider.sampling.acceptance import TokenLogprobs
 from outrider.sampling.parameters import SamplingParameters
-from outrider.wire.generation import Failure
+from outrider.wire.generation import Costs, Failure
 from tests.support.gateway import running_gateway
 from tests.support.scripted import Script
 
@@ -30,6 +31,12 @@ KEYS = [
     "acceptance_rate",
     "tau",
     "reopens",
+    "raw_accepted",
+    "discarded_rounds",
+    "missed_proposals",
+    "drafted_by_position",
+    "accepted_by_position",
+    "costs",
     "numerics_id",
     "trace_id",
 ]
@@ -100,6 +107,12 @@ async def test_json_has_exactly_the_promised_keys(backend, address, ids):
         "acceptance_rate": counters.acceptance_rate,
         "tau": counters.tau,
         "reopens": 0,
+        "raw_accepted": counters.raw_accepted,
+        "discarded_rounds": counters.discarded_rounds,
+        "missed_proposals": 0,
+        "drafted_by_position": [],
+        "accepted_by_position": [],
+        "costs": asdict(Costs()),
         "numerics_id": "numerics",
         "trace_id": "",
     }
@@ -122,10 +135,17 @@ async def test_json_with_logprobs_has_one_entry_a_token(backend, address, ids):
     ]
 
 
+async def test_token_by_token_the_answer_is_the_same(backend, address, ids):
+    backend.play(Script([ids("one two three")]))
+    _, whole, _ = await run(address, "one")
+    _, single, _ = await run(address, "one", "--token-by-token")
+    assert whole == single != ""
+
+
 async def test_every_option_reaches_the_scheduler(backend, address, ids):
     script = backend.play(Script([ids("one")]))
     arguments = (
-        "--raw --k 0 --w 3 --source ngram --temperature 0.5 --top-p 0.25 --top-k 7 --min-p 0.125 --seed 9"
+        "--raw --k 0 --w 3 --source ngram --min-confidence 0.5 --temperature 0.5 --top-p 0.25 --top-k 7 --min-p 0.125 --seed 9"
         " --repetition-penalty 1.5 --presence-penalty 0.5 --frequency-penalty -0.5 --max-tokens 17"
         " --min-tokens 2 --ignore-eos --logprobs 1 --model tiny"
     )
@@ -133,7 +153,7 @@ async def test_every_option_reaches_the_scheduler(backend, address, ids):
     request = script.request
     assert code == 0
     assert request.prompt == (0, *ids("one two"))
-    assert request.speculation == Speculation(k=0, w=3, source=DraftSource.NGRAM)
+    assert request.speculation == Speculation(k=0, w=3, source=DraftSource.NGRAM, min_confidence=0.5)
     assert request.seed == 9
     assert request.sampling == SamplingParameters(
         temperature=0.5,

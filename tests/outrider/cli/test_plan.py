@@ -4,7 +4,16 @@ from dataclasses import replace
 import pytest
 
 from outrider import models
-from outrider.cli.plan import Pair, PlanError, num_processes, pair_of, plan, ports_of
+from outrider.cli.plan import (
+    Pair,
+    PlanError,
+    metrics_ports_of,
+    num_processes,
+    pair_of,
+    plan,
+    ports_of,
+    with_metrics,
+)
 
 PAIR = Pair("target", "T", "draft", "D")
 
@@ -51,7 +60,17 @@ def test_the_default_ports_are_those_of_the_services():
     )
     assert flags["gateway"] == ("--scheduler=127.0.0.1:50051",)
     # Longer than a validator that died takes to be there again; not a flag, so that the user's variable wins.
-    assert children[-2].environment == {"OUTRIDER_REOPEN_DEADLINE_S": "60"}
+    assert children[-2].environment["OUTRIDER_REOPEN_DEADLINE_S"] == "60"
+
+
+def test_a_draft_on_the_same_cores_reads_the_prompt_after_the_target(monkeypatch):
+    def environment():
+        return plan(PAIR, [1, 2, 3, 4], num_validators=1, dtype=None)[-2].environment
+
+    monkeypatch.delenv("OUTRIDER_DEVICE", raising=False)
+    assert environment()["OUTRIDER_DRAFT_OPENS"] == "after"
+    monkeypatch.setenv("OUTRIDER_DEVICE", "cuda:0")
+    assert "OUTRIDER_DRAFT_OPENS" not in environment()
 
 
 def test_without_a_draft_there_is_no_draft_process():
@@ -109,3 +128,47 @@ def test_a_row_of_ports_stops_at_one_in_use():
         port = taken.getsockname()[1]
         with pytest.raises(PlanError, match=rf"cannot use 127.0.0.1:{port}: .*choose --ports auto"):
             ports_of(str(port), 1)
+
+
+def test_the_default_metrics_ports_are_those_of_the_services(monkeypatch):
+    monkeypatch.setattr("outrider.cli.plan._check_free", lambda *_: None)
+    ports = list(range(50050, 50055))
+    children = with_metrics(
+        plan(PAIR, ports, num_validators=2, dtype=None), ports, metrics_ports_of("default", ports)
+    )
+    assert {child.name: child.metrics_port for child in children} == {
+        "gateway": 9464,
+        "scheduler": 9465,
+        "validator-1": 9466,
+        "draft": 9467,
+        "validator-2": 9468,
+    }
+    assert children[0].metrics_address == "127.0.0.1:9466"
+
+
+def test_metrics_can_be_off():
+    ports = ports_of("auto", 4)
+    children = with_metrics(
+        plan(PAIR, ports, num_validators=1, dtype=None), ports, metrics_ports_of("off", ports)
+    )
+    assert {child.metrics_address for child in children} == {""}
+
+
+def test_automatic_metrics_ports_are_not_those_of_the_processes():
+    ports = ports_of("auto", 20)
+    scraped = metrics_ports_of("auto", ports)
+    assert len({*ports, *scraped}) == 40
+
+
+def test_a_port_can_not_be_both():
+    first = ports_of("auto", 1)[0]
+    with pytest.raises(PlanError, match=rf"both want port {first}; choose --metrics-ports auto"):
+        metrics_ports_of(str(first), [first])
+
+
+def test_a_metrics_port_in_use_names_its_own_flag():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(PlanError, match="choose --metrics-ports auto"):
+            metrics_ports_of(str(taken.getsockname()[1]), [1])

@@ -20,6 +20,8 @@ from tests.support.scripted import Script
         ({"sampling": SamplingParameters(max_tokens=-1)}, "max_tokens"),
         ({"speculation": Speculation(k=-1)}, "k"),
         ({"speculation": Speculation(w=0)}, "w"),
+        ({"speculation": Speculation(min_confidence=1.5)}, "min_confidence"),
+        ({"speculation": Speculation(min_confidence=float("nan"))}, "min_confidence"),
         ({"seed": -1}, "seed"),
         ({"seed": 2**64}, "seed"),
         ({"choice": -1}, "choice"),

@@ -21,12 +21,14 @@ if TYPE_CHECKING:
 
 TINY = ["llama", "qwen2", "gemma2"]
 DTYPES = ["float32", "bfloat16"]
+# Of int4 the compiled forward where the machine has it, else torch's kernels.
+QUANTIZED = [("llama", "int4"), ("qwen2", "int4"), ("llama", "int8"), ("gemma2", "int4")]
 LENGTH = 150
 # An id that breaks whoever feeds it; `poisoned` sees to that.
 POISON = 3
 
 
-@pytest.fixture(params=[(family, dtype) for family in TINY for dtype in DTYPES], ids="-".join)
+@pytest.fixture(params=[*((family, dtype) for family in TINY for dtype in DTYPES), *QUANTIZED], ids="-".join)
 def tiny(request: pytest.FixtureRequest, runtime_of: Callable[[str, str], Runtime]) -> Iterator[Runtime]:
     with _poisoned(runtime_of(*request.param)) as runtime:
         yield runtime
@@ -48,7 +50,7 @@ class _poisoned:  # noqa: N801  # reads as a verb
         def poison(_: object, inputs: tuple[torch.Tensor], output: torch.Tensor) -> torch.Tensor:
             return output.masked_fill((inputs[0] == POISON)[..., None], float("nan"))
 
-        embeddings = self._runtime._model.get_input_embeddings()
+        embeddings = self._runtime._forward._model.get_input_embeddings()
         self._hook = embeddings.register_forward_hook(poison)
         return self._runtime
 

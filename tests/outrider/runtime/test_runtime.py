@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.nn.functional import linear
 
-from outrider.runtime.linear import PackedLinear
+from outrider.runtime.weights import PackedLinear
 from outrider.runtime.sequence import Segment
 
 if TYPE_CHECKING:

@@ -37,7 +37,7 @@ ROWS = st.one_of(
 @settings(max_examples=300, **STEADY)
 @given(ROWS, st.sampled_from([1e-5, 0.1, 0.7, 1.0, 2.0, 100.0]), st.integers(0, 2**64 - 1), st.integers(1, 9))
 def test_pruned_equals_unpruned(row, temperature, key, width):
-    assert best_of_all(row, temperature, key, width).tolist() == _every_id(row, temperature, key, width)
+    assert best_of_all(row, temperature, key, width).ids.tolist() == _every_id(row, temperature, key, width)
 
 
 def _wide_rows():
@@ -67,7 +67,7 @@ def test_wide_rows_too(name, width):
     for position in range(12):
         key = noise_key(1, 0, "token", position)
         for temperature in (0.3, 1.0):
-            chosen = best_of_all(row, temperature, key, width).tolist()
+            chosen = best_of_all(row, temperature, key, width).ids.tolist()
             assert chosen == _every_id(row, temperature, key, width)
 
 
@@ -82,4 +82,4 @@ def test_few_ids_need_a_logarithm(name):
 def test_equal_scores_go_to_the_smaller_id():
     # So large that no noise moves the sum: every score ties.
     row = np.full(5000, 3e38, dtype=np.float32)
-    assert best_of_all(row, 1.0, 99, 3).tolist() == [0, 1, 2]
+    assert best_of_all(row, 1.0, 99, 3).ids.tolist() == [0, 1, 2]

@@ -7,7 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from outrider.sampling import NonFiniteLogits, SamplingParameters, TokenSampler
+from outrider.sampling import (
+    PURPOSE_TOKEN,
+    NonFiniteLogits,
+    SamplingParameters,
+    TokenSampler,
+    gumbel,
+    noise_key,
+    uniform_bits,
+)
+from outrider.sampling.sampler import NUM_RIVALS
 from tests.outrider.sampling import reference
 from tests.outrider.sampling.reference import STEADY
 
@@ -128,24 +137,49 @@ def test_rank_begins_with_the_choice(row, width):
         kept = sampler.kept(logits)
         assert ranked[0][0] == sampler.choose(logits)
         assert len(ranked) == min(width, kept.ids.size)
-        assert len({token for token, _ in ranked}) == len(ranked)
-        assert {token for token, _ in ranked} <= set(kept.ids.tolist())
+        assert len({each.token for each in ranked}) == len(ranked)
+        assert {each.token for each in ranked} <= set(kept.ids.tolist())
 
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_ranked_logprobs_are_those_of_the_processed_distribution(name):
     probabilities = _expected(SETTINGS[name])
     ranked = _sampler(SETTINGS[name], tokens=TOKENS, prompt_length=3, end_ids=END).rank(LOGITS, VOCAB)
-    assert sorted(token for token, _ in ranked) == np.flatnonzero(probabilities).tolist()
-    for token, logprob in ranked:
+    assert sorted(each.token for each in ranked) == np.flatnonzero(probabilities).tolist()
+    for token, logprob, _ in ranked:
         assert logprob == pytest.approx(np.log(probabilities[token]), abs=1e-6)
+
+
+def test_greedy_confidence_is_the_probability():
+    ranked = _sampler(SamplingParameters(temperature=0)).rank(LOGITS, 3)
+    exact = np.exp(LOGITS.astype(np.float64))
+    for token, _, confidence in ranked:
+        assert confidence == pytest.approx(exact[token] / exact.sum())
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_confidence_is_the_share_of_the_score_and_noise_counts(name):
+    """By its definition: softmax of logit + temperature * noise, and not the probability."""
+    parameters = SETTINGS[name]
+    differs = False
+    for seed in range(30):
+        sampler = _sampler(parameters, seed=seed, tokens=TOKENS, prompt_length=3, end_ids=END)
+        kept = sampler.kept(LOGITS)
+        noise = gumbel(uniform_bits(noise_key(seed, 0, PURPOSE_TOKEN, len(TOKENS)), kept.ids))
+        lifted = np.exp(parameters.temperature * (kept.values + noise))
+        best_few = np.sort(lifted)[::-1][:NUM_RIVALS]
+        token, logprob, confidence = sampler.rank(LOGITS, 1)[0]
+        assert confidence == pytest.approx(lifted.max() / best_few.sum())
+        assert kept.ids[lifted.argmax()] == token
+        differs |= abs(confidence - np.exp(logprob)) > 0.1
+    assert differs
 
 
 def test_greedy_ranks_by_logit_and_ties_go_to_the_smaller_id():
     logits = np.array([1, 3, 3, 0] + [-9] * 8, dtype=np.float32)
     sampler = _sampler(SamplingParameters(temperature=0, top_k=1))
     assert sampler.choose(logits) == 1
-    assert [token for token, _ in sampler.rank(logits, 4)] == [1, 2, 0, 3]
+    assert [each.token for each in sampler.rank(logits, 4)] == [1, 2, 0, 3]
 
 
 def test_c05_greedy_takes_the_argmax_of_processed_logits():
@@ -184,7 +218,7 @@ def test_c19_a_banned_id_never_appears():
         for seed in range(200):
             sampler = _sampler(parameters, seed=seed)
             assert sampler.choose(logits) != 3
-            assert 3 not in dict(sampler.rank(logits, VOCAB))
+            assert 3 not in [each.token for each in sampler.rank(logits, VOCAB)]
 
 
 def test_c15_a_truncated_session_chooses_as_if_nothing_had_happened():
@@ -259,7 +293,7 @@ def test_masked_ids_are_allowed_and_never_chosen():
     for parameters in (SamplingParameters(), SETTINGS["filters"], SamplingParameters(temperature=0)):
         chosen = {_sampler(parameters, seed=seed).choose(row) for seed in range(50)}
         assert chosen <= {2, 9}
-        assert {token for token, _ in _sampler(parameters).rank(row, 5)} <= {2, 9}
+        assert {each.token for each in _sampler(parameters).rank(row, 5)} <= {2, 9}
 
 
 def test_wrong_arguments_are_refused():

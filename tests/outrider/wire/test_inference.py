@@ -4,7 +4,7 @@ from outrider.sampling.acceptance import FinishReason, TokenLogprobs
 from outrider.sampling.parameters import SamplingParameters
 from outrider.v1 import inference_pb2 as pb
 from outrider.wire import inference
-from outrider.wire.generation import Counters, DraftSource, Failure, Speculation
+from outrider.wire.generation import Costs, Counters, DraftSource, Failure, Speculation
 from outrider.wire.inference import Chat, ChatMessage, Delta, Final, GenerateRequest, PromptIds
 from outrider.wire.tensors import MalformedMessage
 from outrider.wire.worker import Exactness
@@ -16,6 +16,8 @@ FULL = {
     "stop": ("a", "小"),
     "speculation": Speculation(k=0, w=2, source=DraftSource.MODEL),
     "choice": 3,
+    "token_by_token": True,
+    "cache_salt": "salt",
 }
 
 
@@ -53,13 +55,14 @@ def test_an_empty_message_has_the_defaults():
             7,
             9,
             2**53,
-            Counters(1, 2, 3, 4, 5, 6, 7, 8),
+            Counters(1, 2, 3, 4, 5, 6, 7, 8, (3, 2), (1, 0)),
             "id",
             Exactness.BITWISE,
             stop="x",
             changed_replica=True,
             draft_status="slow",
             trace_id="0" * 32,
+            costs=Costs(*range(1, 16)),
         ),
         Failure("UNAVAILABLE", "lost", retryable=True, retry_after_ms=0),
         Failure("INTERNAL", "bug"),

@@ -57,7 +57,9 @@ logprobs = st.lists(
 failures = st.builds(
     generation.Failure, text, text, retryable=st.booleans(), retry_after_ms=st.none() | uint32
 )
-counters = st.builds(generation.Counters, *([uint32] * 8))
+positions = st.lists(uint32, max_size=3).map(tuple)
+counters = st.builds(generation.Counters, *([uint32] * 8), positions, positions)
+costs = st.builds(generation.Costs, *([st.integers(0, 2**64 - 1)] * 14), uint32)
 speculations = st.builds(
     generation.Speculation,
     k=st.none() | uint32,
@@ -202,6 +204,7 @@ finished = st.builds(
     scheduler.Finished,
     finish_reason=st.sampled_from(FinishReason),
     counters=counters,
+    costs=costs,
     numerics_id=text,
     changed_replica=st.booleans(),
     draft_status=text,

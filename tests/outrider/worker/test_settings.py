@@ -46,3 +46,30 @@ def test_the_environment_sets_what_flags_do_not(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("OUTRIDER_MODEL", "from-environment")
     settings = read_settings(ValidatorSettings, ["--lease-s", "2.5"])
     assert (settings.model, settings.limits.token_budget, settings.lease_s) == ("from-environment", 1024, 2.5)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "budget", "chunk"),
+    [
+        ([], 512, 256),
+        (["--device", "cuda:1"], 1024, 512),
+        (["--token-budget", "400"], 400, 200),
+        (["--prefill-chunk", "64"], 512, 64),
+        (["--device", "cuda", "--token-budget", "512", "--prefill-chunk", "300"], 512, 300),
+    ],
+)
+def test_what_a_forward_takes_follows_the_device_unless_it_is_given(
+    arguments: list[str], budget: int, chunk: int
+):
+    limits = read_settings(ValidatorSettings, ["--model", "m", *arguments]).limits
+    assert (limits.token_budget, limits.prefill_chunk) == (budget, chunk)
+
+
+def test_prefixes_are_kept_and_shared_within_a_tenant_unless_it_is_said():
+    def sharing(*flags: str) -> tuple[bool, bool]:
+        chosen = read_settings(DraftSettings, ["--model", "m", *flags]).limits.sharing
+        return chosen.enabled, chosen.across_tenants
+
+    assert sharing() == (True, False)
+    assert sharing("--prefix-across-tenants") == (True, True)
+    assert sharing("--no-prefix-cache") == (False, False)

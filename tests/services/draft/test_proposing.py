@@ -29,6 +29,7 @@ def chain_of(
     end_ids: tuple[int, ...] = (),
     prompt_length: int = len(PROMPT),
     first: int = 0,
+    min_confidence: float = 0.0,
 ) -> list[int]:
     """Token by token from the definition; `first` is the rank of the first one."""
     sampler = TokenSampler(
@@ -40,10 +41,12 @@ def chain_of(
         vocab_size=runtime.vocab_size,
     )
     ids: list[int] = []
-    while len(ids) < k and not (ids and ids[-1] in end_ids):
-        token = sampler.rank(runtime.logits(sampler.tokens), first + 1)[first if not ids else 0][0]
-        sampler.append(token)
-        ids.append(token)
+    confidence = 1.0
+    while len(ids) < k and not (ids and (ids[-1] in end_ids or confidence < min_confidence)):
+        each = sampler.rank(runtime.logits(sampler.tokens), first + 1)[first if not ids else 0]
+        sampler.append(each.token)
+        ids.append(each.token)
+        confidence *= each.confidence
     return ids
 
 
@@ -112,6 +115,40 @@ async def test_c14_nothing_is_proposed_behind_an_end_id():
             assert end_id not in candidate[:-1]
         assumed = await session.propose((), 8, assumed=tuple(free[: free.index(end_id) + 1]))
         assert assumed.tree.num_nodes == 0
+
+
+@pytest.mark.parametrize("w", [1, 3])
+@pytest.mark.parametrize("sampling", [SAMPLED, SamplingParameters(temperature=0.0), SamplingParameters()])
+async def test_a_candidate_ends_where_confidence_is_used_up(sampling: SamplingParameters, w: int):
+    """The token that uses it up is proposed still, so every candidate is a prefix of what k alone gives."""
+    runtime = FakeRuntime(salt="draft")
+    lengths = set()
+    async with seam(runtime, Drafting) as worker, worker.connect() as stream:
+        session = draft_session(stream, PROMPT, sampling)
+        session.open()
+        await session.opened()
+        for step, threshold in enumerate((0.0, 0.01, 0.1, 0.3, 0.5, 0.6, 0.9, 0.99, 1.0)):
+            proposal = await session.propose([3 + step], 6, w=w, min_confidence=threshold)
+            wanted = [
+                chain_of(runtime, session.tokens, 6, sampling=sampling, first=rank, min_confidence=threshold)
+                for rank in range(w)
+            ]
+            assert sorted(proposal.tree.candidates()) == sorted(tuple(path) for path in wanted)
+            assert len(proposal.logprobs) == len(proposal.sources) == proposal.tree.num_nodes
+            lengths.update(len(path) for path in wanted)
+    assert {1, 6} <= lengths
+    assert len(lengths) > 2
+
+
+async def test_confidence_begins_anew_behind_a_prefix():
+    runtime = FakeRuntime(salt="draft")
+    async with seam(runtime, Drafting) as worker, worker.connect() as stream:
+        session = draft_session(stream, PROMPT, SAMPLED)
+        session.open()
+        await session.opened()
+        proposal = await session.propose((), 6, prefix=(8, 6), min_confidence=0.2)
+        wanted = chain_of(runtime, (*PROMPT, 8, 6), 4, min_confidence=0.2)
+        assert list(proposal.tree.tokens) == wanted
 
 
 async def test_prefix_counts_in_k_and_assumed_does_not():
@@ -231,8 +268,9 @@ async def test_c79_close_frees_the_drafts_pages():
         assert runtime.num_free_pages == runtime.num_pages
 
 
+@pytest.mark.parametrize("threshold", [0.0, 0.1])
 @pytest.mark.parametrize("w", [1, 3])
-async def test_preempted_proposals_are_the_same(w: int):
+async def test_preempted_proposals_are_the_same(w: int, threshold: float):
     """Room for two sessions of three: KV comes and goes in the middle of proposals."""
     runtime = FakeRuntime(salt="draft", num_pages=3)
     prompts: list[Sequence[int]] = [tuple(3 + (i * j) % 30 for j in range(50)) for i in (1, 2, 3)]
@@ -243,11 +281,20 @@ async def test_preempted_proposals_are_the_same(w: int):
             await session.opened()
         for _ in range(8):
             for session in sessions:
-                session.ask([3], 6, w=w)
+                session.ask([3], 6, w=w, min_confidence=threshold)
             for session in sessions:
                 proposal = await session.proposal()
                 wanted = [
-                    tuple(chain_of(runtime, session.tokens, 6, prompt_length=50, first=rank))
+                    tuple(
+                        chain_of(
+                            runtime,
+                            session.tokens,
+                            6,
+                            prompt_length=50,
+                            first=rank,
+                            min_confidence=threshold,
+                        )
+                    )
                     for rank in range(w)
                 ]
                 assert sorted(proposal.tree.candidates()) == sorted(wanted)

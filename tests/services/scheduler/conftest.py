@@ -17,6 +17,7 @@ from services.scheduler.session import Session
 from services.scheduler.settings import SchedulerSettings
 from services.scheduler.sources import SessionFacts
 from services.scheduler.spans import SessionSpan
+from services.scheduler.waiting import WaitingRoom
 from tests.support.fake_ports import FakePort, FakeWorkers, Faults
 from tests.support.reference_target import Generation, ReferenceTarget
 from tests.support.scripted_workers import DraftBrain, Proposer, ValidatorBrain
@@ -32,6 +33,7 @@ class Bench:
     workers: FakeWorkers = field(default_factory=lambda: FakeWorkers([]))
     settings: SchedulerSettings = field(default_factory=lambda: SchedulerSettings(reopen_deadline_s=0.2))
     sampling: SamplingParameters = SamplingParameters(max_tokens=60, logprobs=1)
+    waiting: WaitingRoom = field(default_factory=WaitingRoom)
     seed: int = 11
 
     def validator(self, faults: Faults | None = None, **changes: Any) -> FakePort:
@@ -52,20 +54,31 @@ class Bench:
         return GenerateRequest(**{**values, **changes})
 
     def session(
-        self, k: int = 4, source: DraftSource = DraftSource.MODEL, w: int = 1, **changes: Any
+        self,
+        k: int = 4,
+        source: DraftSource | None = DraftSource.MODEL,
+        w: int = 1,
+        min_confidence: float = 0.0,
+        **changes: Any,
     ) -> Session:
         request = self.request(**changes)
-        facts = SessionFacts(
+        facts = self.facts([*request.prompt, *request.output_so_far], request)
+        span = SessionSpan(NO_TRACING, None, facts.session, request)
+        plan = Plan(k, w, source, min_confidence=min_confidence)
+        return Session(facts, plan, self.workers.all_validators[0], span)
+
+    def facts(self, tokens: list[int], request: GenerateRequest | None = None) -> SessionFacts:
+        request = request or self.request(prompt=tuple(tokens))
+        return SessionFacts(
             session=b"session-00000001",
             request=request,
-            tokens=[*request.prompt, *request.output_so_far],
+            tokens=tokens,
             end_ids=self.target.end_ids(self.generation(request)),
             vocab_size=self.target.info.vocab_size,
             workers=self.workers,
             settings=self.settings,
+            waiting=self.waiting,
         )
-        span = SessionSpan(NO_TRACING, None, facts.session, request)
-        return Session(facts, Plan(k, w, source), self.workers.all_validators[0], span)
 
     def generation(self, request: GenerateRequest) -> Generation:
         return Generation(len(request.prompt), request.sampling, request.seed, request.choice)

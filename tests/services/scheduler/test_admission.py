@@ -29,9 +29,11 @@ def test_c44_the_depth_of_a_round(plan, length, num_output, expected):
 
 
 def test_defaults_fill_what_a_request_leaves_open():
-    settings = SchedulerSettings(default_k=3)
-    assert plan_of(Speculation(), settings) == Plan(3, 1, DraftSource.MODEL)
-    assert plan_of(Speculation(k=0), settings) == Plan(0, 1, DraftSource.MODEL)
+    settings = SchedulerSettings(default_k=3, min_confidence=0.7)
+    assert plan_of(Speculation(), settings) == Plan(3, 1, None, min_confidence=0.7)
+    assert plan_of(Speculation(k=0), settings) == Plan(0, 1, None)
+    assert plan_of(Speculation(), SchedulerSettings(default_source="model")).source is DraftSource.MODEL
+    assert plan_of(Speculation(), SchedulerSettings(max_k=8)).k == 8
     assert plan_of(Speculation(k=2, source=DraftSource.NONE), settings) == Plan(0, 1, DraftSource.NONE)
     assert plan_of(Speculation(), SchedulerSettings(drafts=())).source is DraftSource.NGRAM
     assert plan_of(Speculation(), SchedulerSettings(default_source="none")).k == 0
@@ -41,3 +43,17 @@ def test_c64_k_above_the_limit_is_refused_with_the_limit():
     with pytest.raises(InvalidArgument, match=r"speculation\.k is 4294967295, the limit is 8") as raised:
         plan_of(Speculation(k=2**32 - 1), SchedulerSettings(max_k=8))
     assert raised.value.field == "speculation.k"
+
+
+def test_a_k_that_is_asked_for_is_drafted_unless_confidence_is_asked_for_too():
+    settings = SchedulerSettings(min_confidence=0.7)
+    assert plan_of(Speculation(k=6), settings).min_confidence == 0
+    assert plan_of(Speculation(k=6, min_confidence=0.25), settings).min_confidence == 0.25
+    assert plan_of(Speculation(min_confidence=0.0), settings).min_confidence == 0
+
+
+@pytest.mark.parametrize("value", [-0.1, 1.01, float("nan")])
+def test_confidence_is_a_share(value):
+    with pytest.raises(InvalidArgument, match=r"speculation\.min_confidence is .*; give 0") as raised:
+        plan_of(Speculation(min_confidence=value), SchedulerSettings())
+    assert raised.value.field == "speculation.min_confidence"

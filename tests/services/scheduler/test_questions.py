@@ -7,7 +7,7 @@ import pytest
 from outrider.rpc.errors import NonFiniteLogits
 from outrider.wire.generation import Failure
 from outrider.wire.validator import Verdict
-from outrider.wire.worker import Header, Opened, SessionError, Stale
+from outrider.wire.worker import Header, Opened, SessionError, Stale, Transfer
 from services.scheduler.ports import PeerLost, StaleSession
 from services.scheduler.questions import Questions
 
@@ -108,3 +108,17 @@ async def test_opening_again_drops_the_older_rounds(questions):
     assert older.cancelled()
     questions.receive(HEADER, VERDICT)
     assert not newer.done()
+
+
+async def test_an_answer_tells_what_its_events_took_and_no_others(questions):
+    answer = questions.ask(HEADER, opens=True)
+    other = replace(HEADER, round=6)
+    questions.ask(other, opens=False)
+    questions.sent(HEADER, 100, 7000)
+    questions.sent(other, 1000, 1)
+    questions.sent(replace(HEADER, session=b"b" * 16), 1000, 1)
+    questions.received(HEADER, 20, 300)
+    questions.receive(HEADER, Opened(2))
+    questions.received(HEADER, 50, 4000)
+    questions.receive(HEADER, VERDICT)
+    assert answer.result() == replace(VERDICT, transfer=Transfer(100, 70, 7000, 4300, 3))

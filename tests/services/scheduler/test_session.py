@@ -190,6 +190,77 @@ async def test_the_draft_is_told_exactly_what_was_committed(bench, run):
     assert told[7:] == delivered.ids[: len(told) - 7]
 
 
+async def test_a_draft_on_the_same_cores_is_opened_after_the_first_token(bench, run):
+    bench.settings = SchedulerSettings(draft_opens="after")
+    bench.validator()
+    draft = bench.draft(oracle(bench.target))
+    session = bench.session(k=4, min_confidence=0.5)
+    events = session.run()
+    assert isinstance(await anext(events), Started)
+    assert isinstance(await anext(events), Committed)
+    assert not draft.asked
+    # The second round's question comes with the opening, and its answer is put to the target.
+    second = await anext(events)
+    assert len(second.tokens) == 5
+    (header, opening), *_ = draft.asked
+    assert (header.round, len(opening.tokens)) == (2, 8)
+    assert opening.first == Propose(committed=(), k=4, min_confidence=0.5)
+    rest = [event async for event in events]
+    ids = [token for event in rest if isinstance(event, Committed) for token in event.tokens]
+    assert bench.plain()[6:] == ids
+    assert rest[-1].counters.missed_proposals == 0
+    assert rest[-1].draft_status == ""
+
+
+async def test_an_opening_that_is_answered_late_is_waited_for_once(bench, run):
+    bench.settings = SchedulerSettings(draft_opens="after", draft_wait_ms=10)
+    bench.validator()
+    draft = bench.draft(oracle(bench.target), faults=lambda header, _: Fault.HELD)
+    delivered = await run(bench.session())
+    assert delivered.ids == bench.plain()
+    assert len(draft.asked) == 1
+    assert delivered.finished.draft_status == "slow"
+
+
+@pytest.mark.parametrize("opens", ["beside", "after"])
+@pytest.mark.parametrize("source", [None, DraftSource.MODEL, DraftSource.NGRAM])
+@pytest.mark.parametrize("min_confidence", [0.0, 0.6, 1.0])
+async def test_ids_depend_on_no_policy(bench, run, opens, source, min_confidence):
+    bench.settings = SchedulerSettings(draft_opens=opens)
+    bench.validator()
+    draft = bench.draft(wrong_at(1, bench.target))
+    delivered = await run(bench.session(k=5, source=source, min_confidence=min_confidence))
+    assert delivered.ids == bench.plain()
+    assert delivered.logprobs == bench.plain_logprobs()
+    asked = [command for _, command in draft.asked if isinstance(command, Propose)]
+    assert all(command.min_confidence == min_confidence for command in asked)
+
+
+class Looping(ReferenceTarget):
+    """Says the same seven tokens again and again."""
+
+    def next(self, tokens, generation):
+        return 100 + (len(tokens) - generation.prompt_length) % 7
+
+
+async def test_text_behind_a_long_match_needs_no_model(bench, run):
+    """A loop: the model is asked until the match is long enough, and no more."""
+    bench.sampling = SamplingParameters(max_tokens=60, temperature=0.0)
+    bench.target = Looping()
+    validator = bench.validator()
+    draft = bench.draft(oracle(bench.target))
+    delivered = await run(bench.session(k=4, source=None))
+    assert delivered.ids == bench.plain()
+    asked = [header.round for header, _ in draft.asked]
+    verified = [header.round for header, _ in validator.asked]
+    assert 1 in asked
+    assert max(asked) < max(verified) - 4
+    assert delivered.finished.counters.missed_proposals == 0
+    always = await run(bench.session(k=4, source=DraftSource.MODEL))
+    assert always.ids == delivered.ids
+    assert max(header.round for header, _ in draft.asked) == max(verified)
+
+
 # Faults of the draft.
 
 
@@ -458,12 +529,28 @@ async def test_a_full_validator_sends_the_session_to_the_next(bench, run):
     assert full.questions.num_sessions == 0
 
 
-async def test_when_all_are_full_the_caller_hears_it(bench, run):
+async def test_when_all_are_full_and_stay_so_the_caller_hears_it(bench, run):
+    bench.settings = SchedulerSettings(validator_wait_s=0.1)
     for _ in range(2):
-        bench.validator().brain.refusals = [ResourceExhausted("full", retry_after_s=1)]
+        bench.validator().brain.refusals = [ResourceExhausted("full", retry_after_s=0.02)] * 1000
     with pytest.raises(ResourceExhausted) as raised:
         await run(bench.session())
-    assert raised.value.retry_after_s == 1
+    assert raised.value.retry_after_s == 0.02
+
+
+async def test_when_all_are_full_a_new_session_waits_for_room(bench, run):
+    for _ in range(2):
+        bench.validator().brain.refusals = [ResourceExhausted("full", retry_after_s=0.01)] * 3
+    delivered = await run(bench.session())
+    assert delivered.ids == bench.plain()
+    assert delivered.finished.counters.reopens == 0
+
+
+async def test_only_so_many_wait_for_room(bench, run):
+    bench.validator().brain.refusals = [ResourceExhausted("full", retry_after_s=0.01)]
+    bench.waiting.max_waiting = 0
+    with pytest.raises(ResourceExhausted):
+        await run(bench.session())
 
 
 async def test_a_draining_validator_is_left_between_two_rounds(bench, run):
@@ -565,6 +652,37 @@ async def test_finish_between_two_rounds_drops_nothing_in_flight(bench):
     assert await anext(events) == finished
     assert finished.counters.committed == 2
     assert finished.counters.discarded_rounds == 0
+
+
+async def test_the_next_round_is_asked_for_while_one_is_delivered(bench):
+    validator = bench.validator()
+    events = bench.session(k=0).run()
+    assert isinstance(await anext(events), Started)
+    assert isinstance(await anext(events), Committed)
+    for _ in range(20):  # the caller is slow: one round ahead of it, and no more
+        await asyncio.sleep(0)
+    assert [header.round for header, _ in validator.asked] == [1, 2]
+    await events.aclose()
+    assert not validator.brain.sessions
+
+
+async def test_a_round_ahead_that_fails_behind_a_finish_is_nobodys_business(bench):
+    validator = bench.validator()
+
+    def break_at_2(header, command):
+        if header.round == 2:
+            raise Internal("the engine broke")
+        return Fault.NONE
+
+    validator.faults = break_at_2
+    session = bench.session(k=0)
+    events = session.run()
+    await anext(events)
+    await anext(events)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    finished = session.finish(1, FinishReason.STOP_STRING)
+    assert [event async for event in events] == [finished]
 
 
 async def test_finish_after_the_session_ended_by_itself(bench, run):

@@ -19,6 +19,11 @@ def test_no_drafts(monkeypatch):
     assert settings.source is DraftSource.NGRAM
 
 
+def test_with_drafts_each_round_has_its_choice():
+    assert read_settings(SchedulerSettings, []).source is None
+    assert read_settings(SchedulerSettings, ["--default-source", "model"]).source is DraftSource.MODEL
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -30,7 +35,9 @@ def test_no_drafts(monkeypatch):
         (["--default-k", "9", "--max-k", "8"], "--default-k (OUTRIDER_DEFAULT_K) is 9, above --max-k (8)"),
         (["--default-source", "magic"], "--default-source (OUTRIDER_DEFAULT_SOURCE)"),
         (["--failover", "maybe"], "--failover (OUTRIDER_FAILOVER)"),
-        (["--ngram-min", "8", "--ngram-max", "2"], "--ngram-min (OUTRIDER_NGRAM_MIN)"),
+        (["--ngram-first", "0"], "--ngram-first (OUTRIDER_NGRAM_FIRST)"),
+        (["--min-confidence", "1.5"], "--min-confidence (OUTRIDER_MIN_CONFIDENCE)"),
+        (["--draft-opens", "never"], "--draft-opens (OUTRIDER_DRAFT_OPENS)"),
         (["--no-such-flag", "1"], "--no-such-flag"),
     ],
 )

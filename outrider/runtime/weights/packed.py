@@ -30,17 +30,3 @@ class PackedLinear(nn.Module):
             rows, self._packed, self.bias, "none", [], ""
         )
         return result
-
-
-def pack_linears(model: nn.Module) -> None:
-    """Replace every bfloat16 linear layer on the CPU, in place; other layers stay as they are."""
-    if not torch.ops.mkldnn._is_mkldnn_bf16_supported():  # noqa: SLF001  # the only way to ask
-        return
-    for parent in list(model.modules()):
-        for name, child in list(parent.named_children()):
-            if (
-                type(child) is nn.Linear
-                and child.weight.dtype == torch.bfloat16
-                and child.weight.device.type == "cpu"
-            ):
-                setattr(parent, name, PackedLinear(child))

@@ -1,0 +1,72 @@
+"""4-bit weights in the tiles that `decoder.cpp` reads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import nn
+
+from outrider.runtime.decoder import fused_layers
+from outrider.runtime.weights.int4 import GROUP, MIDDLE, quantize
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+# As in decoder.cpp.
+_TILE = 16
+
+
+class NativeLinear(nn.Module):
+    """Weights of one linear layer, uint8 [out_features / 16, in_features / 32, 320], for `NativeForward`."""
+
+    def __init__(self, linear: nn.Linear) -> None:
+        super().__init__()
+        self.in_features = linear.in_features
+        self.out_features = linear.out_features
+        bias: torch.Tensor | None = linear.bias
+        self.bias = None if bias is None else bias.detach().float().contiguous()
+        levels, scales_and_zeros = quantize(linear.weight.detach(), GROUP)
+        self.tiles = _tiled(levels, scales_and_zeros)
+
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes that a forward reads."""
+        return int(self.tiles.nbytes)
+
+
+def obstacle_to_native(model: PreTrainedModel) -> str | None:
+    """Why a model can not be run by `NativeForward`; None when it can."""
+    layers = fused_layers(model)
+    if not layers:
+        return "its layers are not those of Llama or Qwen2"
+    if any(layer.window is not None for layer in layers):
+        return "it has sliding windows"
+    if layers[0].head_dim % _TILE:
+        return f"its heads have {layers[0].head_dim} dimensions, which is no multiple of {_TILE}"
+    for linear in (*(each for layer in layers for each in layer.linears), model.lm_head):
+        if linear.in_features % GROUP or linear.out_features % _TILE:
+            return f"it has a layer of {linear.in_features} inputs and {linear.out_features} outputs"
+    return None
+
+
+def store_native(model: PreTrainedModel) -> None:
+    """Replace all linear layers by `NativeLinear`, in place; the model's own code can not run any more."""
+    for layer in fused_layers(model):
+        for name, child in list(layer.named_children()):
+            if isinstance(child, nn.Linear):
+                setattr(layer, name, NativeLinear(child))
+    model.lm_head = NativeLinear(model.lm_head)
+
+
+def _tiled(levels: torch.Tensor, scales_and_zeros: torch.Tensor) -> torch.Tensor:
+    """Order levels [outputs, inputs] and their scales as decoder.cpp says."""
+    outputs, inputs = levels.shape
+    tiles, groups = outputs // _TILE, inputs // GROUP
+    # [tile, output, group, line, half, input of four] -> [tile, group, line, half, output, input of four]
+    halves = levels.to(torch.uint8).view(tiles, _TILE, groups, GROUP // 8, 2, 4).permute(0, 2, 3, 4, 1, 5)
+    packed = (halves[:, :, :, 0] | halves[:, :, :, 1] << 4).reshape(tiles, groups, -1)
+    scale, zero = scales_and_zeros.float().unbind(-1)
+    both = torch.stack((scale, zero - MIDDLE * scale)).view(2, groups, tiles, _TILE).permute(2, 1, 0, 3)
+    factors = both.to(torch.float16).contiguous().view(torch.uint8).view(tiles, groups, -1)
+    return torch.cat((packed, factors), dim=2).contiguous()
