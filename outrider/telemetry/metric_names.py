@@ -247,7 +247,7 @@ FORWARD_DURATION = _histogram(
 FORWARD_ROWS = _histogram(
     "forward_rows",
     WORKERS,
-    "Token rows of one forward, padding included.",
+    "Token rows of one forward.",
     ROW_COUNTS,
 )
 FORWARD_BATCH_SIZE = _histogram("forward_batch_size", WORKERS, "Sessions in one forward.", BATCH_SIZES)
@@ -305,7 +305,7 @@ MODEL_INFO = Metric(
 FORWARD_FLOPS = _counter(
     "forward_flops_total",
     WORKERS,
-    "Floating-point operations of the matrix products: 2 x weights x rows, padding included, the output "
+    "Floating-point operations of the matrix products: 2 x weights x rows, the output "
     "layer for the rows only whose logits are asked for. Attention is left out.",
     MODEL,
 )

@@ -56,7 +56,7 @@ class Attr(StrEnum):
     QUEUE_US = "outrider.queue_us"
     COMPUTE_US = "outrider.compute_us"
     BATCH_SIZE = "outrider.batch_size"  # sessions in the forward
-    ROWS = "outrider.rows"  # token rows of the forward, padding included
+    ROWS = "outrider.rows"  # token rows of the forward
     # What it took to carry a round's events, on the scheduler's spans.
     SENT_BYTES = "outrider.sent_bytes"
     RECEIVED_BYTES = "outrider.received_bytes"

@@ -78,7 +78,7 @@ class WorkerMeter:
         self._compute_s = metrics.histogram(names.ROUND_DURATION, model, Phase.COMPUTE)
 
     def forward(self, segments: Sequence[Segment], *, rows: int, batch_size: int, took_s: float) -> None:
-        """A forward over `segments` has run, padded to `rows`."""
+        """A forward over `segments` has run."""
         self._forward_s.observe(took_s)
         self._rows.observe(rows)
         self._batch_size.observe(batch_size)
