@@ -24,6 +24,7 @@ from bench.stage import DEFAULT_PEERS, PEERS, Stage
 from bench.turns import IdsDiffer
 from bench.workloads import PromptError
 from outrider.cli.plan import PlanError
+from outrider.cli.reporting import EXIT_INTERRUPTED, EXIT_USAGE, fail
 from outrider.rpc.errors import OutriderError
 
 Part = Callable[[Stage, Options], Awaitable[dict[str, Any]]]
@@ -132,6 +133,8 @@ def bench(
     """
     console = Console() if sys.stdout.isatty() else Console(width=NARROW)
     if show is not None:
+        if not (show / results.FILE).is_file():
+            fail(f"{show} holds no {results.FILE}", EXIT_USAGE)
         _show(console, show)
         return
     try:
@@ -163,12 +166,12 @@ def bench(
             say=lambda text: console.print(text, highlight=False, soft_wrap=True),
         )
         asyncio.run(_run(models, load_models, parts, options, results.folder_for(output, models), console))
+    except KeyboardInterrupt:
+        raise typer.Exit(EXIT_INTERRUPTED) from None
     except IdsDiffer as error:
-        print(f"error: ids differ: {error}", file=sys.stderr)
-        raise typer.Exit(1) from error
+        fail(f"ids differ: {error}")
     except (ConfigurationError, PromptError, PlanError, StartFailed, PeerFailed, OutriderError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        raise typer.Exit(2) from error
+        fail(str(error), EXIT_USAGE)
 
 
 async def _run(

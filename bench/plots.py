@@ -45,7 +45,7 @@ def _speedup(figure: Figure, found: Mapping[str, Any]) -> None:
     """Bars: speed against plain decoding, per workload."""
     summary = found["summary"]
     names = [name for name in next(iter(summary.values())) if name != PLAIN]
-    figure.set_size_inches(max(7.0, 1.1 * len(names) * len(summary) / 2 + 3), 4.5)
+    figure.set_size_inches(min(14.0, 5.0 + 0.35 * len(names) * len(summary)), 4.8)
     axes = figure.subplots()
     width = 0.8 / len(names)
     for index, name in enumerate(names):
@@ -72,7 +72,7 @@ def _speedup(figure: Figure, found: Mapping[str, Any]) -> None:
     axes.set_xticks(range(len(summary)), list(summary))
     axes.set_ylabel("speed / plain decoding")
     axes.set_title(f"{found.get('models', '')}: medians and quartiles; hatched: other programs", fontsize=10)
-    axes.legend(fontsize=8, ncols=2)
+    figure.legend(loc="outside lower center", ncols=6, fontsize=8)
 
 
 def _concurrency(figure: Figure, found: Mapping[str, Any]) -> None:

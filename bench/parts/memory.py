@@ -48,6 +48,8 @@ async def run(stage: Stage, options: Options) -> dict[str, Any]:
         "interpreter_bytes": interpreter,
         "loaded_bytes": loaded,
         "resident_bytes": resident,
+        # Of these, pages of files, which the system takes back when it needs room.
+        "file_pages_bytes": memory_bytes(pid, "RssFile"),
         "peak_bytes": peak,
         "beyond_bytes": resident - known,
         "peak_beyond_bytes": peak - known,

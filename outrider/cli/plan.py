@@ -169,13 +169,15 @@ def plan(
     gateway, scheduler, first_validator, *more = ports
     draft_ports = [more.pop(0)] if pair.draft is not None else []
     validator_ports = [first_validator, *more]
+    # A model process that has the cores to itself may spin, which makes its kernels start sooner.
+    environment = SHARED_CORES if len(validator_ports) + len(draft_ports) > 1 else {}
     children = [
         ChildPlan(
             "validator" if num_validators == 1 else f"validator-{number}",
             "services.validator",
             port,
             (f"--model={pair.target}", *_named(pair.target_name), *_dtype(dtype)),
-            SHARED_CORES,
+            environment,
         )
         for number, port in enumerate(validator_ports, start=1)
     ]
@@ -189,7 +191,7 @@ def plan(
                 *_named(pair.draft_name),
                 *_dtype(draft_dtype or dtype or _small_dtype()),
             ),
-            SHARED_CORES,
+            environment,
         )
         for port in draft_ports
     ]

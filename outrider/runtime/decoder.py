@@ -6,7 +6,7 @@ together. A small model's step is mostly the cost of starting operations, so tha
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import nn
@@ -15,6 +15,8 @@ from transformers.models.llama.modeling_llama import LlamaDecoderLayer
 from transformers.models.qwen2.modeling_qwen2 import Qwen2DecoderLayer
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from transformers import PreTrainedModel
 
     from outrider.runtime.attention import AttentionStep
@@ -23,15 +25,28 @@ if TYPE_CHECKING:
 _LAYERS = (LlamaDecoderLayer, Qwen2DecoderLayer)
 
 
-def fuse_layers(model: PreTrainedModel) -> None:
-    """Replace the decoder layers of Llama and Qwen2 models, in place; those of other models stay."""
+def can_fuse(model: PreTrainedModel) -> bool:
+    """Whether all layers are Llama's or Qwen2's own; subclasses of them compute something else."""
     layers = getattr(model.base_model, "layers", None)
-    if not isinstance(layers, nn.ModuleList):
+    return (
+        isinstance(layers, nn.ModuleList)
+        and all(type(layer) in _LAYERS for layer in layers)
+        and model.config.hidden_act == "silu"
+    )
+
+
+def fuse_layers(model: PreTrainedModel, store: Callable[[nn.Module], None]) -> None:
+    """Replace the decoder layers, in place, if they can be fused.
+
+    `store` is called with each new layer, before the next one is made: weights that are copied into another
+    form then lie in memory twice for one layer at a time.
+    """
+    if not can_fuse(model):
         return
+    layers = cast("nn.ModuleList", model.base_model.layers)
     for index, layer in enumerate(layers):
-        # Not their subclasses, which compute something else.
-        if type(layer) in _LAYERS and model.config.hidden_act == "silu":
-            layers[index] = FusedDecoderLayer(layer)  # type: ignore[arg-type]  # just looked at
+        fused = layers[index] = FusedDecoderLayer(cast("LlamaDecoderLayer", layer))
+        store(fused)
 
 
 def fused_layers(model: PreTrainedModel) -> list[FusedDecoderLayer]:

@@ -21,6 +21,7 @@ from outrider.runtime.families import obstacles_to_exactness, obstacles_to_servi
 from outrider.runtime.fingerprints import weight_fingerprint
 from outrider.runtime.forward import TorchForward
 from outrider.runtime.kv import KVPool, KVShape
+from outrider.runtime.mapped import release_pages
 from outrider.runtime.native import (
     NativeForward,
     NoNativeLibrary,
@@ -38,9 +39,11 @@ from outrider.wire.worker import Exactness, ModelInfo
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from torch import nn
     from transformers import PreTrainedConfig, PreTrainedModel
 
     from outrider.runtime.forward import Forward
+    from outrider.runtime.native.library import NativeLibrary
 
 DTYPES = ("float32", "bfloat16", "float16", *QUANTIZED)
 DEFAULT_KV_BUDGET_BYTES = 1 << 30
@@ -98,7 +101,7 @@ def load_runtime(
             f"a KV budget of {kv_budget_bytes} bytes holds no page; one takes {shape.page_bytes} bytes"
         )
     pool = KVPool(shape, num_pages, target)
-    runtime = Runtime(_forward(weights, pool, dtype, target), pool, num_pages)
+    runtime = Runtime(_forward(weights, folder, pool, dtype, target), pool, num_pages)
     vocab_size = min(vocab_size, config.get_text_config().vocab_size)
     progress(f"testing the arithmetic of {model}")
     try:
@@ -182,24 +185,34 @@ def _weights(folder: Path, elements: torch.dtype, device: torch.device) -> PreTr
         raise ModelError(f"the model in {folder} cannot be loaded: {reason}") from error
     model.train(mode=False)
     torch.nn.Module.to(model, device)
-    fuse_layers(model)
     return model
 
 
-def _forward(model: PreTrainedModel, pool: KVPool, dtype: str, device: torch.device) -> Forward:
+def _forward(model: PreTrainedModel, folder: Path, pool: KVPool, dtype: str, device: torch.device) -> Forward:
     """Store the weights as the fastest code that serves them wants them."""
-    if dtype == "int4" and device.type == "cpu":
-        problem = obstacle_to_native(model)
-        try:
-            library = None if problem else native_library()
-        except NoNativeLibrary as error:
-            library, problem = None, str(error)
-        if library is not None:
-            store_native(model)
-            return NativeForward(model, pool, library)
-        _log.info("int4 runs on torch's kernels, which are slower than the compiled forward", reason=problem)
-    store_linears(model, dtype, device)
-    return TorchForward(model, pool)
+    library = _native_library(model) if dtype == "int4" and device.type == "cpu" else None
+
+    def store(part: nn.Module) -> None:
+        if library is None:
+            store_linears(part, dtype, device)
+        else:
+            store_native(part)
+        release_pages(folder)
+
+    fuse_layers(model, store)
+    store(model)
+    return TorchForward(model, pool) if library is None else NativeForward(model, pool, library)
+
+
+def _native_library(model: PreTrainedModel) -> NativeLibrary | None:
+    problem = obstacle_to_native(model)
+    try:
+        if problem is None:
+            return native_library()
+    except NoNativeLibrary as error:
+        problem = str(error)
+    _log.info("int4 runs on torch's kernels, which are slower than the compiled forward", reason=problem)
+    return None
 
 
 def _kv_shape(config: PreTrainedConfig, dtype: torch.dtype) -> KVShape:

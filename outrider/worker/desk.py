@@ -192,6 +192,8 @@ class Desk:
         if self.role.overtaken is not None:
             self._give_up_rounds(session, self.role.overtaken)
         if self.role.arrive(session, round_):
+            if not session.rounds:
+                session.away_ns = round_.arrived_ns - session.idle_since_ns
             session.rounds.append(round_)
             self._spans.begin(round_, self.role.info)
         else:

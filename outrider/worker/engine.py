@@ -19,6 +19,7 @@ from outrider.wire.worker import Addressed, WorkerLoad
 from outrider.worker.admission import Admission
 from outrider.worker.desk import Desk
 from outrider.worker.forming import Former
+from outrider.worker.gathering import Gathering
 from outrider.worker.memory import Memory
 from outrider.worker.metering import SessionCounts, WorkerMeter, read_engine
 from outrider.worker.registry import Registry
@@ -81,6 +82,7 @@ class Engine:
         self._desk = Desk(
             role, runtime, self._registry, self._spans, self.meter, self._admission, limits.sharing
         )
+        self._gathering = Gathering()
         self._stepper = self._stepper_of(runtime)
         self._inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._connections: set[Connection] = set()
@@ -201,19 +203,19 @@ class Engine:
             self._on_crash()
 
     def _take_what_waits(self) -> None:
-        """Apply everything in the inbox; wait for it only when there is nothing else to do."""
+        """Apply everything in the inbox; wait for it when there is nothing else to do, or for company."""
         timeout_s = self._idle_timeout_s()
         try:
-            self._inbox.get(timeout=timeout_s)() if timeout_s != 0 else self._inbox.get_nowait()()
             while True:
-                self._inbox.get_nowait()()
+                self._inbox.get(timeout=timeout_s)() if timeout_s != 0 else self._inbox.get_nowait()()
+                timeout_s = self._gathering.remaining_s(time.monotonic_ns())
         except queue.Empty:
             pass
 
     def _idle_timeout_s(self) -> float | None:
         waiting = any(session.rounds for session in self._registry)
         if waiting and not self._blocked:
-            return 0
+            return self._gathering.remaining_s(time.monotonic_ns())
         expiry_ns = self._registry.next_expiry_ns()
         until_expiry_s = None if expiry_ns is None else max(1e-3, (expiry_ns - time.monotonic_ns()) / 1e9)
         return BLOCKED_S if waiting else until_expiry_s
@@ -267,7 +269,7 @@ class Engine:
     def _stepper_of(self, runtime: Runtime) -> Stepper:
         limits = self._limits
         former = Former(runtime, self._registry, limits.token_budget, limits.prefill_chunk)
-        return Stepper(runtime, self._desk, former, self._spans, self.meter)
+        return Stepper(runtime, self._desk, former, self._spans, self.meter, self._gathering)
 
     def _tell_load(self) -> None:
         self.load = WorkerLoad(

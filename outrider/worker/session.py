@@ -57,6 +57,8 @@ class Session:
     lease_until_ns: int | None = None
     # When the last round was answered.
     idle_since_ns: int = 0
+    # How long its peer took to send the next round, last time.
+    away_ns: int = 0
 
     @property
     def length(self) -> int:

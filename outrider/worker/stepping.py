@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from outrider.runtime.runtime import Runtime
     from outrider.worker.desk import Desk
     from outrider.worker.forming import Former, Forward
+    from outrider.worker.gathering import Gathering
     from outrider.worker.metering import WorkerMeter
     from outrider.worker.spans import Spans
 
@@ -21,13 +22,20 @@ class Stepper:
     """Steps the rounds that wait at the desk. Engine's thread only."""
 
     def __init__(
-        self, runtime: Runtime, desk: Desk, former: Former, spans: Spans, meter: WorkerMeter
+        self,
+        runtime: Runtime,
+        desk: Desk,
+        former: Former,
+        spans: Spans,
+        meter: WorkerMeter,
+        gathering: Gathering,
     ) -> None:
         self._runtime = runtime
         self._desk = desk
         self._former = former
         self._spans = spans
         self._meter = meter
+        self._gathering = gathering
 
     def step(self) -> bool:
         """Run one forward; False when nothing can be run."""
@@ -50,6 +58,7 @@ class Stepper:
         self._meter.forward(segments, rows=num_rows, batch_size=len(served), took_s=took_s)
         self._spans.forward(served, num_rows, started_ns, ended_ns)
         self._hand_out(forward, logits)
+        self._gathering.ran((round_.session for round_ in served), ended_ns - started_ns, ended_ns)
         return True
 
     def _hand_out(self, forward: Forward, logits: list[Any]) -> None:

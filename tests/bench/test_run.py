@@ -46,6 +46,7 @@ def test_a_short_run_compares_measures_and_writes(tmp_path):
         (["--part", "naps"], "part 'naps' is not known"),
         (["--peers", "abacus"], "peer 'abacus' is not known"),
         (["--configs", "fast"], "configuration 'fast' is not known"),
+        (["--show", "/nowhere"], "/nowhere holds no result.json"),
         (["--prompts", "/nowhere.jsonl"], "/nowhere.jsonl cannot be read"),
     ],
 )

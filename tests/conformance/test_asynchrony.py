@@ -63,7 +63,7 @@ async def test_c57_a_draft_that_holds_other_tokens_yields_to_the_validator(house
     """Its mirror is wrong from the first round on: it proposes for another text, and is told the right."""
     asked = Asked(prompts[0], ways["greedy"])
     right = house.truth.answer(asked).ids
-    told: list[tuple[int, ...]] = []
+    told = []
 
     def beside(wish):
         told.append(wish.tokens)

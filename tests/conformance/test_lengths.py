@@ -29,11 +29,13 @@ async def test_c44_drafting_near_the_end_of_the_context_never_raises(house, ways
     asked = Asked(prompt_of(CONTEXT_LENGTH - left), ways[way])
     for k, w in ((8, 1), (8, 3), (1, 1)):
         house.propose(known_draft("oracle", house.truth))
-        for answer in (await house.ask(asked, k, w), await house.ask_real(asked, k, w)):
+        for answer in (await house.ask_real(asked, k, w), await house.ask(asked, k, w)):
             house.check(answer, asked)
             assert len(answer.token_ids) == left
             assert answer.final.finish_reason is FinishReason.LENGTH
-            assert answer.final.counters.drafted <= (left - 1) * w * 8
+        if (k, w) == (8, 1):
+            # One token comes with the prompt, and the last place is for the target's own.
+            assert answer.final.counters.drafted == max(0, left - 2)
 
 
 @pytest.mark.parametrize("max_tokens", [1, 2, 3, 6])

@@ -12,11 +12,8 @@ from tests.support.cluster import Cluster, start_all
 from tests.support.models import with_noise
 
 NUM_TOKENS = 20
-COMMON = {"max_tokens": NUM_TOKENS, "ignore_eos": True, "logprobs": 2}
-SAMPLING = {
-    "greedy": SamplingParameters(temperature=0.0, **COMMON),
-    "sampled": SamplingParameters(temperature=0.8, top_p=0.95, **COMMON),
-}
+GREEDY = SamplingParameters(temperature=0.0, max_tokens=NUM_TOKENS, ignore_eos=True, logprobs=2)
+SAMPLING = {"greedy": GREEDY, "sampled": replace(GREEDY, temperature=0.8, top_p=0.95)}
 # What it says behind these goes round in circles.
 LOOPING = "1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 2,"
 STORY = "Once upon a time, in a village by the sea,"

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from outrider.sampling.gumbel_max import gumbel, uniform_bits
-from outrider.sampling.noise import PURPOSE_TOKEN, noise_key
+from outrider.sampling.noise import PURPOSE_TOKEN, gumbel, noise_key, uniform_bits
 from outrider.sampling.parameters import SamplingParameters
 from outrider.sampling.sampler import TokenSampler
 from outrider.wire.generation import sampling_from_pb, sampling_to_pb

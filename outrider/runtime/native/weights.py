@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
-from outrider.runtime.decoder import fused_layers
+from outrider.runtime.decoder import can_fuse
 from outrider.runtime.weights.int4 import GROUP, MIDDLE, quantize
 
 if TYPE_CHECKING:
@@ -36,27 +36,25 @@ class NativeLinear(nn.Module):
 
 
 def obstacle_to_native(model: PreTrainedModel) -> str | None:
-    """Why a model can not be run by `NativeForward`; None when it can."""
-    layers = fused_layers(model)
-    if not layers:
+    """Why a model, as it was loaded, can not be run by `NativeForward`; None when it can."""
+    if not can_fuse(model):
         return "its layers are not those of Llama or Qwen2"
-    if any(layer.window is not None for layer in layers):
-        return "it has sliding windows"
-    if layers[0].head_dim % _TILE:
-        return f"its heads have {layers[0].head_dim} dimensions, which is no multiple of {_TILE}"
-    for linear in (*(each for layer in layers for each in layer.linears), model.lm_head):
-        if linear.in_features % GROUP or linear.out_features % _TILE:
-            return f"it has a layer of {linear.in_features} inputs and {linear.out_features} outputs"
+    for name, module in model.named_modules():
+        if getattr(module, "sliding_window", None) is not None:
+            return f"{name} has a sliding window"
+        if getattr(module, "head_dim", _TILE) % _TILE:
+            return f"{name} has heads of {module.head_dim} dimensions, which is no multiple of {_TILE}"
+        if isinstance(module, nn.Linear) and (module.in_features % GROUP or module.out_features % _TILE):
+            return f"{name} has {module.in_features} inputs and {module.out_features} outputs"
     return None
 
 
-def store_native(model: PreTrainedModel) -> None:
+def store_native(model: nn.Module) -> None:
     """Replace all linear layers by `NativeLinear`, in place; the model's own code can not run any more."""
-    for layer in fused_layers(model):
-        for name, child in list(layer.named_children()):
-            if isinstance(child, nn.Linear):
-                setattr(layer, name, NativeLinear(child))
-    model.lm_head = NativeLinear(model.lm_head)
+    for parent in list(model.modules()):
+        for name, child in list(parent.named_children()):
+            if type(child) is nn.Linear:
+                setattr(parent, name, NativeLinear(child))
 
 
 def _tiled(levels: torch.Tensor, scales_and_zeros: torch.Tensor) -> torch.Tensor:
