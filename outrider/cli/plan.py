@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from outrider import models
 from outrider.models import ModelError, ModelFile, ModelMissing
-from outrider.runtime.cores import SHARED_CORES
+from outrider.runtime.cores import HUGE_PAGES, SHARED_CORES
 
 HOST = "127.0.0.1"
 DEFAULT_BASE_PORT = 50050
@@ -170,7 +170,8 @@ def plan(
     draft_ports = [more.pop(0)] if pair.draft is not None else []
     validator_ports = [first_validator, *more]
     # A model process that has the cores to itself may spin, which makes its kernels start sooner.
-    environment = SHARED_CORES if len(validator_ports) + len(draft_ports) > 1 else {}
+    is_shared = len(validator_ports) + len(draft_ports) > 1
+    environment = {**HUGE_PAGES, **(SHARED_CORES if is_shared else {})}
     children = [
         ChildPlan(
             "validator" if num_validators == 1 else f"validator-{number}",

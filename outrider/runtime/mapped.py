@@ -12,7 +12,8 @@ def release_pages(folder: Path) -> None:
 
     Weights are mapped from their files and copied into the form that the kernels want. While one tensor of a
     file is still used, such as the embedding, the file stays mapped whole, and with it every page that was
-    ever read. Does nothing on systems other than Linux, and leaves a file whose pages this process has changed.
+    ever read. Does nothing on systems other than Linux, and leaves files whose pages this
+    process has changed.
     """
     maps = Path("/proc/self/smaps")
     if not maps.exists():

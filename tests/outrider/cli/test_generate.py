@@ -145,7 +145,8 @@ async def test_token_by_token_the_answer_is_the_same(backend, address, ids):
 async def test_every_option_reaches_the_scheduler(backend, address, ids):
     script = backend.play(Script([ids("one")]))
     arguments = (
-        "--raw --k 0 --w 3 --source ngram --min-confidence 0.5 --temperature 0.5 --top-p 0.25 --top-k 7 --min-p 0.125 --seed 9"
+        "--raw --k 0 --w 3 --source ngram --min-confidence 0.5 --temperature 0.5 --top-p 0.25 --top-k 7"
+        " --min-p 0.125 --seed 9"
         " --repetition-penalty 1.5 --presence-penalty 0.5 --frequency-penalty -0.5 --max-tokens 17"
         " --min-tokens 2 --ignore-eos --logprobs 1 --model tiny"
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -40,6 +40,10 @@ def smollm2(request: pytest.FixtureRequest, runtime_of: Callable[[str, str], Run
         yield runtime
 
 
+def _model_of(runtime: Runtime) -> Any:
+    return runtime._forward._model  # type: ignore[attr-defined]  # both kinds of forward have one
+
+
 class _poisoned:  # noqa: N801  # reads as a verb
     """Makes the embedding of one id NaN, so that its keys and values are NaN in every layer."""
 
@@ -50,7 +54,7 @@ class _poisoned:  # noqa: N801  # reads as a verb
         def poison(_: object, inputs: tuple[torch.Tensor], output: torch.Tensor) -> torch.Tensor:
             return output.masked_fill((inputs[0] == POISON)[..., None], float("nan"))
 
-        embeddings = self._runtime._forward._model.get_input_embeddings()
+        embeddings = _model_of(self._runtime).get_input_embeddings()
         self._hook = embeddings.register_forward_hook(poison)
         return self._runtime
 
@@ -236,7 +240,7 @@ def test_start_up_test_finds_a_model_that_looks_at_its_batch(
         # What a mean over the batch would do.
         return output * (1 + output.shape[1] * 1e-3)
 
-    hook = runtime._model.get_input_embeddings().register_forward_hook(peek)
+    hook = _model_of(runtime).get_input_embeddings().register_forward_hook(peek)
     try:
         result = self_test(runtime, runtime.info.vocab_size)
     finally:

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch.nn.functional import linear
 
-from outrider.runtime.weights import PackedLinear
 from outrider.runtime.sequence import Segment
+from outrider.runtime.weights import PackedLinear
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -122,7 +122,7 @@ async def test_c14_nothing_is_proposed_behind_an_end_id():
 async def test_a_candidate_ends_where_confidence_is_used_up(sampling: SamplingParameters, w: int):
     """The token that uses it up is proposed still, so every candidate is a prefix of what k alone gives."""
     runtime = FakeRuntime(salt="draft")
-    lengths = set()
+    lengths: set[int] = set()
     async with seam(runtime, Drafting) as worker, worker.connect() as stream:
         session = draft_session(stream, PROMPT, sampling)
         session.open()
