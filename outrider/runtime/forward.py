@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from outrider.runtime.attention import STEP_KEYWORD, AttentionStep
-from outrider.runtime.weights import row_multiple
+from outrider.runtime.weights import row_counts
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -36,12 +36,13 @@ class TorchForward:
         self._model = model
         self._pool = pool
         self._device = model.device
-        self._row_multiple = row_multiple(model)
+        # Changed by `loading` alone, before anything is served.
+        self.row_counts = row_counts(model)
 
     @torch.inference_mode()
     def __call__(self, layout: StepLayout) -> tuple[np.ndarray, np.ndarray]:
         """Run a step; see `Forward`."""
-        num_padded = -(-layout.num_rows // self._row_multiple) * self._row_multiple
+        num_padded = self.row_counts.padded(layout.num_rows)
         padding = (0, num_padded - layout.num_rows)
         tokens = torch.from_numpy(np.pad(layout.tokens, padding)).to(self._device)
         positions = torch.from_numpy(np.pad(layout.positions, padding)).to(self._device)
@@ -56,7 +57,9 @@ class TorchForward:
         }
         if len(layout.wanted):
             # The head's rows follow the same rule as all others.
-            rows = np.pad(layout.wanted, (0, -len(layout.wanted) % self._row_multiple), mode="edge")
+            num_wanted = len(layout.wanted)
+            missing = self.row_counts.padded(num_wanted) - num_wanted
+            rows = np.pad(layout.wanted, (0, missing), mode="edge")
             output = self._model(**arguments, logits_to_keep=torch.from_numpy(rows).to(self._device))
             logits = output.logits[0, : len(layout.wanted)].float().cpu().numpy()
         else:

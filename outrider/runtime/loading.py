@@ -33,7 +33,7 @@ from outrider.runtime.numerics import numerics_id, self_test
 from outrider.runtime.pages import PAGE_SIZE
 from outrider.runtime.runtime import Runtime
 from outrider.runtime.tokenizer_files import read_tokenizer
-from outrider.runtime.weights import QUANTIZED, store_linears
+from outrider.runtime.weights import CAREFUL, QUANTIZED, store_linears
 from outrider.wire.worker import Exactness, ModelInfo
 
 if TYPE_CHECKING:
@@ -101,11 +101,15 @@ def load_runtime(
             f"a KV budget of {kv_budget_bytes} bytes holds no page; one takes {shape.page_bytes} bytes"
         )
     pool = KVPool(shape, num_pages, target)
-    runtime = Runtime(_forward(weights, folder, pool, dtype, target), pool, num_pages)
+    forward = _forward(weights, folder, pool, dtype, target)
+    runtime = Runtime(forward, pool, num_pages)
     vocab_size = min(vocab_size, config.get_text_config().vocab_size)
     progress(f"testing the arithmetic of {model}")
     try:
         test = self_test(runtime, vocab_size)
+        if not test.bitwise and isinstance(forward, TorchForward) and forward.row_counts != CAREFUL:
+            forward.row_counts = CAREFUL
+            test = self_test(runtime, vocab_size)
     except OutOfPages as error:
         raise ModelError(f"the KV budget is too small for the start-up test: {error}") from error
     bitwise = test.bitwise and not obstacles and target.type == "cpu"

@@ -44,7 +44,7 @@ def self_test(runtime: Runtime, vocab_size: int) -> SelfTest:
     """Reach the last positions of a fixed text in several ways and compare all logits bit by bit.
 
     Row counts, splits, wrong drafts, neighbours and trees are among the ways, on the real device with its
-    real thread count. Takes about twenty small forwards.
+    real thread count. Takes about thirty small forwards.
 
     Raises:
         OutOfPages: the KV budget does not hold two short sequences.
@@ -56,6 +56,8 @@ def self_test(runtime: Runtime, vocab_size: int) -> SelfTest:
     found = {
         "token by token": _in_blocks(runtime, tokens, [1] * _TAIL),
         "in blocks": _in_blocks(runtime, tokens, [2, 5, 2]),
+        "in blocks of six and three": _in_blocks(runtime, tokens, [6, 3]),
+        "in blocks of seven and two": _in_blocks(runtime, tokens, [7, 2]),
         "other prefill chunks": _in_blocks(runtime, tokens, [_TAIL], prefill=[3, 40, _START - 43]),
         "after wrong drafts": _after_wrong_drafts(runtime, tokens, others),
         "beside a neighbour": _beside_a_neighbour(runtime, tokens, others),

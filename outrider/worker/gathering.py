@@ -19,8 +19,8 @@ class Gathering:
     """Whom the next forward should wait for, and until when.
 
     Two sessions whose rounds come one after the other would get forwards of their own for ever: while one
-    runs, the other comes back. A forward over both costs hardly more, so one waits for the sessions that the last
-    forward answered, those only that lately came back within the time there is.
+    runs, the other comes back. A forward over both costs hardly more, so one waits for the sessions that the
+    last forward answered, those only that lately came back within the time there is.
     """
 
     def __init__(self) -> None:

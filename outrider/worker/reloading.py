@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from outrider.rpc.errors import FailedPrecondition, InvalidArgument
+from outrider.worker.brief_thread import in_brief_thread
 
 if TYPE_CHECKING:
     from outrider.runtime.runtime import Runtime
@@ -61,7 +62,7 @@ class Reloading:
                 if self._drain_first:
                     self._engine.refuse_opens("the worker loads another model")
                     await self._engine.empty()
-                runtime = await asyncio.to_thread(self._load, wanted)
+                runtime = await in_brief_thread(lambda: self._load(wanted))
                 info = await self._engine.swap(runtime)
             except self._load_errors as error:
                 raise InvalidArgument(str(error), field="model") from error

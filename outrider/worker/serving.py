@@ -14,6 +14,7 @@ from outrider.rpc.server import run_server
 from outrider.telemetry import In, Metrics, StreamMeter
 from outrider.telemetry.gpu import gpu_readings
 from outrider.v1 import worker_pb2_grpc
+from outrider.worker.brief_thread import in_brief_thread
 from outrider.worker.engine import Engine
 from outrider.worker.reloading import Reloading
 from outrider.worker.stream import Streams
@@ -78,13 +79,14 @@ async def serve_worker(
         crashed = True
         loop.call_soon_threadsafe(stop.set)
 
-    runtime = await asyncio.to_thread(service.load, settings.model)
+    runtime = await in_brief_thread(lambda: service.load(settings.model))
     metrics = metrics or Metrics(In(service.name))
     engine = Engine(
         runtime, service.role_of, settings.limits, tracing=tracing, metrics=metrics, on_crash=on_crash
     )
     if metrics.address:
-        await asyncio.to_thread(_meter_device, engine.meter, metrics, runtime.info)
+        info = runtime.info
+        await in_brief_thread(lambda: _meter_device(engine.meter, metrics, info))
     del runtime  # the engine's alone, so that a reload can free it
     streams = Streams(engine, service.codec, StreamMeter(metrics, "scheduler"))
     reloading = Reloading(

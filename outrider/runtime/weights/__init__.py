@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
@@ -15,14 +16,19 @@ from outrider.runtime.weights.packed import PackedLinear
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["QUANTIZED", "Int4Linear", "Int8Linear", "PackedLinear", "row_multiple", "store_linears"]
+__all__ = [
+    "CAREFUL",
+    "QUANTIZED",
+    "Int4Linear",
+    "Int8Linear",
+    "PackedLinear",
+    "RowCounts",
+    "row_counts",
+    "store_linears",
+]
 
 QUANTIZED: dict[str, type[Int4Linear | Int8Linear]] = {"int8": Int8Linear, "int4": Int4Linear}
 """Weight-only formats: activations and keys and values stay bfloat16."""
-
-
-# Of float32 and bfloat16 products; 1 for the quantized formats.
-_ROW_MULTIPLE = 4
 
 
 def store_linears(model: nn.Module, dtype: str, device: torch.device) -> None:
@@ -44,12 +50,36 @@ def store_linears(model: nn.Module, dtype: str, device: torch.device) -> None:
                 setattr(parent, name, _stored(child, QUANTIZED.get(dtype), packs=packs))
 
 
-def row_multiple(model: nn.Module) -> int:
-    """Row counts that give a row the same bits are the multiples of this, up to 1,024."""
-    return max(
-        (_ROW_MULTIPLE if isinstance(module, (nn.Linear, PackedLinear)) else 1 for module in model.modules()),
-        default=1,
-    )
+@dataclass(frozen=True, slots=True)
+class RowCounts:
+    """Row counts that give a row the same bits: multiples of one number, from another on, up to 1,024."""
+
+    fewest: int
+    multiple: int
+
+    def padded(self, num_rows: int) -> int:
+        """The smallest such number that is not less than `num_rows`."""
+        return max(self.fewest, -(-num_rows // self.multiple) * self.multiple)
+
+
+CAREFUL = RowCounts(fewest=4, multiple=4)
+"""Holds for float32, and so for all."""
+
+# oneDNN's bfloat16 products differ for one row only, and take longer for two and three than for four.
+_PACKED = RowCounts(fewest=4, multiple=1)
+_QUANTIZED = RowCounts(fewest=1, multiple=1)
+
+
+def row_counts(model: nn.Module) -> RowCounts:
+    """Row counts that suit all layers of a model."""
+    found = [_row_counts_of(module) for module in model.modules()]
+    return max(found, key=lambda each: (each.multiple, each.fewest))
+
+
+def _row_counts_of(module: nn.Module) -> RowCounts:
+    if isinstance(module, PackedLinear):
+        return _PACKED
+    return CAREFUL if isinstance(module, nn.Linear) else _QUANTIZED
 
 
 def _stored(linear: nn.Linear, quantized: type[Int4Linear | Int8Linear] | None, *, packs: bool) -> nn.Module:

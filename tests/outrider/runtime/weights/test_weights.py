@@ -7,7 +7,15 @@ from hypothesis import strategies as st
 from torch import nn
 
 from outrider.runtime.errors import ModelError
-from outrider.runtime.weights import Int4Linear, Int8Linear, PackedLinear, row_multiple, store_linears
+from outrider.runtime.weights import (
+    CAREFUL,
+    Int4Linear,
+    Int8Linear,
+    PackedLinear,
+    RowCounts,
+    row_counts,
+    store_linears,
+)
 from outrider.runtime.weights.int4 import GROUP, MIDDLE, quantize
 
 CPU = torch.device("cpu")
@@ -87,8 +95,17 @@ def test_float32_layers_stay():
 
 
 def test_rows_are_padded_for_those_layers_only_that_need_it():
-    assert row_multiple(nn.Sequential(Int4Linear(linear()), Int8Linear(linear()))) == 1
-    assert row_multiple(nn.Sequential(Int4Linear(linear()), linear())) == 4
+    assert row_counts(nn.Sequential(Int4Linear(linear()), Int8Linear(linear()))) == RowCounts(1, 1)
+    assert row_counts(nn.Sequential(Int4Linear(linear()), PackedLinear(linear()))) == RowCounts(4, 1)
+    assert row_counts(nn.Sequential(PackedLinear(linear()), linear())) == CAREFUL
+
+
+@pytest.mark.parametrize(
+    ("counts", "padded"),
+    [(RowCounts(1, 1), [1, 2, 5]), (RowCounts(4, 1), [4, 4, 5]), (RowCounts(4, 4), [4, 4, 8])],
+)
+def test_rows_are_padded_to_the_next_count_that_will_do(counts, padded):
+    assert [counts.padded(num_rows) for num_rows in (1, 2, 5)] == padded
 
 
 def test_a_device_without_kernels_is_refused():
