@@ -62,7 +62,7 @@ async def test_c75_each_round_has_a_span_below_its_caller(recorded):
         timings = session.answer.verdicts[number].timings
         assert span.attributes[Attr.QUEUE_US] == timings.queue_us
         assert span.attributes[Attr.COMPUTE_US] == timings.compute_us
-        assert span.attributes[Attr.ROWS] == timings.rows == 1
+        assert span.attributes[Attr.ROWS] == timings.rows == (len(PROMPT) if number == 0 else 1)
         assert span.attributes[Attr.MODEL_VERSION] == "version-target"
         assert span.attributes[Attr.NUMERICS_ID] == "numerics-target"
         assert span.start_time < span.end_time
