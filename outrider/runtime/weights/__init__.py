@@ -52,22 +52,31 @@ def store_linears(model: nn.Module, dtype: str, device: torch.device) -> None:
 
 @dataclass(frozen=True, slots=True)
 class RowCounts:
-    """Row counts that give a row the same bits: multiples of one number, from another on, up to 1,024."""
+    """Row counts that give a row the same bits: multiples of one number, from another on, up to 1,024.
+
+    Of more than `FEW` rows only multiples of `coarse` are used. oneDNN compiles and keeps a kernel for each
+    shape that it meets, which takes time and memory, and to many rows a few more matter little.
+    """
 
     fewest: int
     multiple: int
+    coarse: int
 
     def padded(self, num_rows: int) -> int:
-        """The smallest such number that is not less than `num_rows`."""
-        return max(self.fewest, -(-num_rows // self.multiple) * self.multiple)
+        """The smallest count in use that is not less than `num_rows`."""
+        step = self.multiple if num_rows <= FEW else self.coarse
+        return max(self.fewest, -(-num_rows // step) * step)
 
 
-CAREFUL = RowCounts(fewest=4, multiple=4)
+FEW = 16
+"""Rows of a round with a deep draft."""
+
+CAREFUL = RowCounts(fewest=4, multiple=4, coarse=8)
 """Holds for float32, and so for all."""
 
 # oneDNN's bfloat16 products differ for one row only, and take longer for two and three than for four.
-_PACKED = RowCounts(fewest=4, multiple=1)
-_QUANTIZED = RowCounts(fewest=1, multiple=1)
+_PACKED = RowCounts(fewest=4, multiple=1, coarse=8)
+_QUANTIZED = RowCounts(fewest=1, multiple=1, coarse=1)
 
 
 def row_counts(model: nn.Module) -> RowCounts:

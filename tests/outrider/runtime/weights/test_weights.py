@@ -95,17 +95,21 @@ def test_float32_layers_stay():
 
 
 def test_rows_are_padded_for_those_layers_only_that_need_it():
-    assert row_counts(nn.Sequential(Int4Linear(linear()), Int8Linear(linear()))) == RowCounts(1, 1)
-    assert row_counts(nn.Sequential(Int4Linear(linear()), PackedLinear(linear()))) == RowCounts(4, 1)
+    assert row_counts(nn.Sequential(Int4Linear(linear()), Int8Linear(linear()))) == RowCounts(1, 1, 1)
+    assert row_counts(nn.Sequential(Int4Linear(linear()), PackedLinear(linear()))) == RowCounts(4, 1, 8)
     assert row_counts(nn.Sequential(PackedLinear(linear()), linear())) == CAREFUL
 
 
 @pytest.mark.parametrize(
     ("counts", "padded"),
-    [(RowCounts(1, 1), [1, 2, 5]), (RowCounts(4, 1), [4, 4, 5]), (RowCounts(4, 4), [4, 4, 8])],
+    [
+        (RowCounts(1, 1, 1), [1, 2, 5, 16, 17]),
+        (RowCounts(4, 1, 8), [4, 4, 5, 16, 24]),
+        (RowCounts(4, 4, 8), [4, 4, 8, 16, 24]),
+    ],
 )
 def test_rows_are_padded_to_the_next_count_that_will_do(counts, padded):
-    assert [counts.padded(num_rows) for num_rows in (1, 2, 5)] == padded
+    assert [counts.padded(num_rows) for num_rows in (1, 2, 5, 16, 17)] == padded
 
 
 def test_a_device_without_kernels_is_refused():
