@@ -43,9 +43,9 @@ from tests.support.scripted_workers import (
 from tests.support.tcp_proxy import TcpProxy
 
 MODEL = "smollm2"
-# Small chunks: a prompt takes many forwards, and there is time to act between them.
+# Small chunks: a prompt takes many forwards, and there is time to act between them; each time it is asked.
 SMALL = (
-    *("--num-threads", "1", "--kv-budget-mib", "128", "--prefill-chunk", "64"),
+    *("--num-threads", "1", "--kv-budget-mib", "128", "--prefill-chunk", "64", "--no-prefix-cache"),
     *("--lease-s", "5", "--grace-s", "60"),
 )
 PATIENT, HASTY = "120", "0.5"
