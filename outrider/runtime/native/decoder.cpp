@@ -292,6 +292,7 @@ class Decoder {
     Decoder(const Shape& shape, const Layer* layers, const float* norm, const Linear& head, int num_threads)
         : shape_(shape), layers_(layers, layers + shape.num_layers), norm_(norm), head_(head), team_(num_threads) {
         scores_.resize(num_threads);
+        scratch_.resize(num_threads);
     }
 
     void forward(const Step& step) {
@@ -302,6 +303,8 @@ class Decoder {
         quantized_.fit(rows, std::max({shape_.hidden, shape_.intermediate, shape_.num_heads * shape_.head_dim}));
         const int64_t context = rows ? *std::max_element(step.positions, step.positions + rows) + 1 : 0;
         for (auto& scores : scores_) scores.resize(std::max<size_t>(scores.size(), context + kTile));
+        const size_t wanted = std::max(shape_.hidden, rows * 2 * kTile);
+        for (auto& scratch : scratch_) scratch.resize(std::max(scratch.size(), wanted));
         auto work = [&](int member) { walk(step, member); };
         team_.run(work);
     }
@@ -347,7 +350,7 @@ class Decoder {
     void normalize(const float* from, const float* weight, int64_t rows, const int64_t* chosen, int member) {
         const auto [first, last] = share(rows, member);
         const int64_t hidden = shape_.hidden;
-        std::vector<float> normal(hidden);
+        float* normal = scratch_[member].data();
         for (int64_t r = first; r < last; ++r) {
             const float* row = from + (chosen ? chosen[r] : r) * hidden;
             __m512 squares = _mm512_setzero_ps();
@@ -358,9 +361,9 @@ class Decoder {
             const float scale = 1.0f / std::sqrt(_mm512_reduce_add_ps(squares) / float(hidden) + shape_.eps);
             for (int64_t i = 0; i < hidden; i += 16) {
                 const __m512 x = _mm512_mul_ps(_mm512_loadu_ps(row + i), _mm512_set1_ps(scale));
-                _mm512_storeu_ps(normal.data() + i, _mm512_mul_ps(x, _mm512_loadu_ps(weight + i)));
+                _mm512_storeu_ps(normal + i, _mm512_mul_ps(x, _mm512_loadu_ps(weight + i)));
             }
-            quantize_row(normal.data(), r, hidden, 0, hidden / kGroup);
+            quantize_row(normal, r, hidden, 0, hidden / kGroup);
         }
     }
 
@@ -390,12 +393,12 @@ class Decoder {
 
     void add_product(const Linear& linear, int64_t rows, float* sum, int member) {
         const auto [first, last] = share(linear.outputs / kTile, member);
-        std::vector<float> column(rows * kTile);
+        float* column = scratch_[member].data();
         for (int64_t tile = first; tile < last; ++tile) {
-            tile_rows(linear, tile, quantized_, rows, column.data(), kTile);
+            tile_rows(linear, tile, quantized_, rows, column, kTile);
             for (int64_t r = 0; r < rows; ++r) {
                 float* to = sum + r * linear.outputs + tile * kTile;
-                _mm512_storeu_ps(to, _mm512_add_ps(_mm512_loadu_ps(to), _mm512_loadu_ps(column.data() + r * kTile)));
+                _mm512_storeu_ps(to, _mm512_add_ps(_mm512_loadu_ps(to), _mm512_loadu_ps(column + r * kTile)));
             }
         }
     }
@@ -404,17 +407,18 @@ class Decoder {
     void gate(const Linear& linear, int64_t rows, int member) {
         const int64_t tiles = shape_.intermediate / kTile;
         const auto [first, last] = share(tiles, member);
-        std::vector<float> gates(rows * kTile), ups(rows * kTile);
+        float* gates = scratch_[member].data();
+        float* ups = gates + rows * kTile;
         for (int64_t tile = first; tile < last; ++tile) {
-            tile_rows(linear, tile, quantized_, rows, gates.data(), kTile);
-            tile_rows(linear, tile + tiles, quantized_, rows, ups.data(), kTile);
+            tile_rows(linear, tile, quantized_, rows, gates, kTile);
+            tile_rows(linear, tile + tiles, quantized_, rows, ups, kTile);
             for (int64_t r = 0; r < rows; ++r) {
-                const __m512 x = _mm512_loadu_ps(gates.data() + r * kTile);
+                const __m512 x = _mm512_loadu_ps(gates + r * kTile);
                 const __m512 one = _mm512_set1_ps(1.0f);
                 const __m512 bottom = _mm512_add_ps(one, exponential(_mm512_sub_ps(_mm512_setzero_ps(), x)));
                 const __m512 silu = _mm512_div_ps(x, bottom);
                 _mm512_storeu_ps(gates_.data() + r * shape_.intermediate + tile * kTile,
-                                 _mm512_mul_ps(silu, _mm512_loadu_ps(ups.data() + r * kTile)));
+                                 _mm512_mul_ps(silu, _mm512_loadu_ps(ups + r * kTile)));
             }
         }
     }
@@ -452,7 +456,7 @@ class Decoder {
         const int64_t heads = shape_.num_heads, dim = shape_.head_dim;
         const int64_t per_group = heads / shape_.num_kv_heads, kv_width = shape_.num_kv_heads * dim;
         const auto [first, last] = share(step.num_rows * heads, member);
-        std::vector<float>& scores = scores_[member];
+        float* scores = scores_[member].data();
         for (int64_t piece = first; piece < last; ++piece) {
             const int64_t r = piece / heads, head = piece % heads, offset = head / per_group * dim;
             const int64_t count = step.positions[r] + 1;
@@ -472,9 +476,9 @@ class Decoder {
             __m512 sum = _mm512_setzero_ps();
             for (int64_t k = 0; k < count; k += 16) {
                 const __mmask16 present = count - k >= 16 ? 0xffff : __mmask16((1u << (count - k)) - 1);
-                const __m512 x = _mm512_sub_ps(_mm512_loadu_ps(scores.data() + k), _mm512_set1_ps(largest));
+                const __m512 x = _mm512_sub_ps(_mm512_loadu_ps(scores + k), _mm512_set1_ps(largest));
                 const __m512 weight = _mm512_maskz_mov_ps(present, exponential(x));
-                _mm512_storeu_ps(scores.data() + k, weight);
+                _mm512_storeu_ps(scores + k, weight);
                 sum = _mm512_add_ps(sum, weight);
             }
             const float inverse = 1.0f / _mm512_reduce_add_ps(sum);
@@ -496,7 +500,8 @@ class Decoder {
     const Linear head_;
     Team team_;
     std::vector<float> queries_, attended_, gates_;
-    std::vector<std::vector<float>> scores_;
+    // Of each thread, so that none has to ask for memory in the middle of a forward.
+    std::vector<std::vector<float>> scores_, scratch_;
     Quantized quantized_;
 };
 
