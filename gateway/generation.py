@@ -139,7 +139,7 @@ class Generator:
                     case scheduler.Committed() if finished is None:
                         delta = answer.push(event.tokens, event.logprobs)
                         if answer.ended():
-                            # Before the text is on its way: no further round should begin.
+                            # Before the text is on its way: only the round under way should be in vain.
                             finished = await self._finish(started, answer)
                         yield delta
                     case scheduler.Committed():

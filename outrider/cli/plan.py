@@ -214,14 +214,17 @@ def _small_dtype() -> str | None:
 
     A variable of the user's wins.
     """
-    on_cpu = os.environ.get("OUTRIDER_DEVICE", "cpu") == "cpu"
-    return "int4" if on_cpu and "OUTRIDER_DTYPE" not in os.environ else None
+    return "int4" if _on_cpu() and "OUTRIDER_DTYPE" not in os.environ else None
+
+
+def _on_cpu() -> bool:
+    return os.environ.get("OUTRIDER_DEVICE", "cpu") == "cpu"
 
 
 def _one_machine() -> dict[str, str]:
     """What a scheduler should know of workers that it shares a machine with; the user's variables win."""
     shared = {"OUTRIDER_REOPEN_DEADLINE_S": str(REOPEN_DEADLINE_S)}
-    if os.environ.get("OUTRIDER_DEVICE", "cpu") == "cpu":
+    if _on_cpu():
         # Draft and validator have the same cores: reading the prompt side by side delays the first token.
         shared["OUTRIDER_DRAFT_OPENS"] = "after"
     return shared

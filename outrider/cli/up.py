@@ -9,7 +9,7 @@ import signal
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import platformdirs
 import typer
@@ -30,10 +30,9 @@ from outrider.cli.plan import (
 from outrider.cli.reporting import fail, reported
 from outrider.cli.supervisor import StartFailed, Supervisor
 from outrider.client import DEFAULT_ADDRESS
+from outrider.runtime.dtypes import Dtype
 
 DEFAULT_MODELS = "smollm2"
-
-Dtype = Literal["float32", "bfloat16", "float16", "int8", "int4"]
 
 
 def up(

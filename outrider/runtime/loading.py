@@ -16,6 +16,7 @@ from outrider.runtime.attention import IMPLEMENTATION
 from outrider.runtime.checkpoints import checkpoint_folder, read_json
 from outrider.runtime.cost import model_cost
 from outrider.runtime.decoder import fuse_layers
+from outrider.runtime.dtypes import DTYPES
 from outrider.runtime.errors import ModelError, OutOfPages, UnsupportedModel
 from outrider.runtime.families import obstacles_to_exactness, obstacles_to_serving
 from outrider.runtime.fingerprints import weight_fingerprint
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
     from outrider.runtime.forward import Forward
     from outrider.runtime.native.library import NativeLibrary
 
-DTYPES = ("float32", "bfloat16", "float16", *QUANTIZED)
 DEFAULT_KV_BUDGET_BYTES = 1 << 30
 
 _log = structlog.get_logger(__name__)

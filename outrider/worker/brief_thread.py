@@ -14,8 +14,8 @@ async def in_brief_thread(work: Callable[[], T]) -> T:
     """Run `work` and wait for what it gives or raises; the thread is gone then.
 
     For all that computes with torch beside the engine. OpenMP keeps a team of threads for every thread that
-    ever computed, and lets all teams spin only briefly once they are more than the cores: a thread of
-    a pool, idle since the model was loaded, made each step of the engine a quarter slower.
+    ever computed, and lets none of them spin for long once all teams together have more threads than there
+    are cores. A pool's thread, idle since it loaded the model, would so make every step of the engine slower.
     """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()

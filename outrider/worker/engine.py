@@ -281,7 +281,6 @@ class Engine:
         self.memory = Memory.of(
             self._runtime, num_preemptions=self._registry.num_preemptions, before=self._prefix_before
         )
-
         self.sessions = SessionCounts.of(self._registry)
 
     def _tell_whether_empty(self) -> None:

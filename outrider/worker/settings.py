@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import Field
 
 from outrider.rpc.settings import ServerSettings
+from outrider.runtime.dtypes import Dtype
 from outrider.wire.worker import MAX_NODES
 from outrider.worker.engine import Limits
 from outrider.worker.sharing import PrefixSharing
@@ -15,9 +16,8 @@ SMALLEST_BUDGET = MAX_NODES + 64
 """The largest tree with the rows in front of it must fit one forward."""
 
 CPU_BUDGET, CPU_CHUNK = 512, 256
-"""Rows of one forward, and of them prompts. Fewer make a prompt's own prefill slower (on two cores 512 tokens
-took 1.1 times as long in chunks of 256 as in one, and 1.3 and 1.5 times in chunks of 128 and 64), more let
-everybody else wait longer for the next forward."""
+"""Rows of one forward, and of them prompts. Fewer make a prompt's own prefill slower, more let everybody else
+wait longer for the next forward."""
 ACCELERATOR_BUDGET, ACCELERATOR_CHUNK = 1024, 512
 
 
@@ -28,7 +28,7 @@ class WorkerSettings(ServerSettings):
     """Model to serve: hub id, folder with safetensors, GGUF file, or the name of a fetched model."""
     served_name: str = ""
     """Name to show for the model; its own unless given."""
-    dtype: Literal["float32", "bfloat16", "float16", "int8", "int4"] = "bfloat16"
+    dtype: Dtype = "bfloat16"
     """Element type of weights, activations and KV; int8 and int4 are the weights' alone."""
     device: str = "cpu"
     """Where the model runs: cpu, cuda or cuda:N."""
