@@ -36,7 +36,7 @@ from tests.support.worker_wire import channel_to, serving, target_stream
 # Seeds of prompts whose greedy output does not loop.
 PROMPTS = [
     tuple(random.Random(seed).randrange(3, 400) for _ in range(20 + 12 * seed))
-    for seed in (0, 1, 3, 5, 9, 13)
+    for seed in (0, 1, 3, 5, 10, 13)
 ]
 GREEDY = SamplingParameters(temperature=0.0, max_tokens=64, logprobs=3, ignore_eos=True)
 SAMPLED = SamplingParameters(
@@ -83,8 +83,7 @@ async def test_c01_c24_c29_ids_and_logprobs_are_equal_for_any_draft_and_neighbou
 ):
     async with served(settings_for(folder, dtype)) as channel, target_stream(channel) as stream:
         alone = [await target_session(stream, prompt, sampling).run() for prompt in PROMPTS]
-        # Not all of them run into a loop, where every draft would be right.
-        assert any(len(set(answer.ids)) >= 40 for answer in alone)
+        assert all(len(set(answer.ids)) >= 40 for answer in alone)
 
         async def run(index: int, k: int, *, tree: bool) -> None:
             prompt, right = PROMPTS[index], alone[index]
