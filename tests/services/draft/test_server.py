@@ -119,7 +119,7 @@ async def test_first_round_may_come_inside_open(folder: Path):
         proposal = await session.proposal()
         assert list(proposal.tree.candidates()) == reference.candidates(session.tokens, len(PROMPTS[0]), 3, 1)
         assert proposal.timings.num_forwards == 3
-        assert proposal.timings.rows >= 1
+        assert proposal.timings.rows == 1
 
 
 async def test_reload_swaps_the_model_and_sessions_go_on(folder: Path, tmp_path: Path):
