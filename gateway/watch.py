@@ -13,7 +13,8 @@ from outrider.rpc.errors import error_from_rpc
 from outrider.telemetry import get_logger
 from outrider.text.vocabulary import InvalidTokenizer
 from outrider.v1 import scheduler_pb2_grpc, worker_pb2_grpc
-from outrider.wire.scheduler import WorkerStatus, decode_describe, describe_request
+from outrider.wire.scheduler import decode_describe, describe_request
+from outrider.wire.state import WorkerStatus
 from outrider.wire.tensors import MalformedMessage
 from outrider.wire.worker import ModelInfo, tokenizer_from_pb
 from outrider.wire.worker_calls import tokenizer_request

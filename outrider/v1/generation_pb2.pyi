@@ -78,16 +78,24 @@ class Sampling(_message.Message):
     def __init__(self, min_tokens: _Optional[int] = ..., max_tokens: _Optional[int] = ..., logit_bias: _Optional[_Mapping[int, float]] = ..., repetition_penalty: _Optional[float] = ..., presence_penalty: _Optional[float] = ..., frequency_penalty: _Optional[float] = ..., temperature: _Optional[float] = ..., top_k: _Optional[int] = ..., top_p: _Optional[float] = ..., min_p: _Optional[float] = ..., stop_ids: _Optional[_Iterable[int]] = ..., ignore_eos: _Optional[bool] = ..., logprobs: _Optional[int] = ...) -> None: ...
 
 class Speculation(_message.Message):
-    __slots__ = ("k", "w", "source", "min_confidence")
+    __slots__ = ("k", "w", "source", "min_confidence", "min_k", "max_k", "tpot_target_ms", "finish_target_ms")
     K_FIELD_NUMBER: _ClassVar[int]
     W_FIELD_NUMBER: _ClassVar[int]
     SOURCE_FIELD_NUMBER: _ClassVar[int]
     MIN_CONFIDENCE_FIELD_NUMBER: _ClassVar[int]
+    MIN_K_FIELD_NUMBER: _ClassVar[int]
+    MAX_K_FIELD_NUMBER: _ClassVar[int]
+    TPOT_TARGET_MS_FIELD_NUMBER: _ClassVar[int]
+    FINISH_TARGET_MS_FIELD_NUMBER: _ClassVar[int]
     k: int
     w: int
     source: DraftSource
     min_confidence: float
-    def __init__(self, k: _Optional[int] = ..., w: _Optional[int] = ..., source: _Optional[_Union[DraftSource, str]] = ..., min_confidence: _Optional[float] = ...) -> None: ...
+    min_k: int
+    max_k: int
+    tpot_target_ms: int
+    finish_target_ms: int
+    def __init__(self, k: _Optional[int] = ..., w: _Optional[int] = ..., source: _Optional[_Union[DraftSource, str]] = ..., min_confidence: _Optional[float] = ..., min_k: _Optional[int] = ..., max_k: _Optional[int] = ..., tpot_target_ms: _Optional[int] = ..., finish_target_ms: _Optional[int] = ...) -> None: ...
 
 class TokenLogprobs(_message.Message):
     __slots__ = ("logprob", "top_ids", "top_logprobs")
@@ -100,7 +108,7 @@ class TokenLogprobs(_message.Message):
     def __init__(self, logprob: _Optional[float] = ..., top_ids: _Optional[_Union[_tensor_pb2.Tensor, _Mapping]] = ..., top_logprobs: _Optional[_Union[_tensor_pb2.Tensor, _Mapping]] = ...) -> None: ...
 
 class Counters(_message.Message):
-    __slots__ = ("rounds", "committed", "drafted", "accepted", "raw_accepted", "discarded_rounds", "missed_proposals", "reopens", "drafted_by_position", "accepted_by_position")
+    __slots__ = ("rounds", "committed", "drafted", "accepted", "raw_accepted", "discarded_rounds", "missed_proposals", "reopens", "drafted_by_position", "accepted_by_position", "by_source")
     ROUNDS_FIELD_NUMBER: _ClassVar[int]
     COMMITTED_FIELD_NUMBER: _ClassVar[int]
     DRAFTED_FIELD_NUMBER: _ClassVar[int]
@@ -111,6 +119,7 @@ class Counters(_message.Message):
     REOPENS_FIELD_NUMBER: _ClassVar[int]
     DRAFTED_BY_POSITION_FIELD_NUMBER: _ClassVar[int]
     ACCEPTED_BY_POSITION_FIELD_NUMBER: _ClassVar[int]
+    BY_SOURCE_FIELD_NUMBER: _ClassVar[int]
     rounds: int
     committed: int
     drafted: int
@@ -121,7 +130,18 @@ class Counters(_message.Message):
     reopens: int
     drafted_by_position: _containers.RepeatedScalarFieldContainer[int]
     accepted_by_position: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, rounds: _Optional[int] = ..., committed: _Optional[int] = ..., drafted: _Optional[int] = ..., accepted: _Optional[int] = ..., raw_accepted: _Optional[int] = ..., discarded_rounds: _Optional[int] = ..., missed_proposals: _Optional[int] = ..., reopens: _Optional[int] = ..., drafted_by_position: _Optional[_Iterable[int]] = ..., accepted_by_position: _Optional[_Iterable[int]] = ...) -> None: ...
+    by_source: _containers.RepeatedCompositeFieldContainer[SourceCounters]
+    def __init__(self, rounds: _Optional[int] = ..., committed: _Optional[int] = ..., drafted: _Optional[int] = ..., accepted: _Optional[int] = ..., raw_accepted: _Optional[int] = ..., discarded_rounds: _Optional[int] = ..., missed_proposals: _Optional[int] = ..., reopens: _Optional[int] = ..., drafted_by_position: _Optional[_Iterable[int]] = ..., accepted_by_position: _Optional[_Iterable[int]] = ..., by_source: _Optional[_Iterable[_Union[SourceCounters, _Mapping]]] = ...) -> None: ...
+
+class SourceCounters(_message.Message):
+    __slots__ = ("source", "drafted", "accepted")
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    DRAFTED_FIELD_NUMBER: _ClassVar[int]
+    ACCEPTED_FIELD_NUMBER: _ClassVar[int]
+    source: DraftSource
+    drafted: int
+    accepted: int
+    def __init__(self, source: _Optional[_Union[DraftSource, str]] = ..., drafted: _Optional[int] = ..., accepted: _Optional[int] = ...) -> None: ...
 
 class Costs(_message.Message):
     __slots__ = ("queue_us", "prefill_us", "draft_us", "verify_us", "draft_queue_us", "draft_compute_us", "validator_queue_us", "validator_compute_us", "draft_sent_bytes", "draft_received_bytes", "validator_sent_bytes", "validator_received_bytes", "encode_us", "decode_us", "hops")

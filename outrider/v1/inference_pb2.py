@@ -27,7 +27,7 @@ from outrider.v1 import tensor_pb2 as outrider_dot_v1_dot_tensor__pb2
 from outrider.v1 import worker_pb2 as outrider_dot_v1_dot_worker__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1boutrider/v1/inference.proto\x12\x0boutrider.v1\x1a\x1coutrider/v1/generation.proto\x1a\x18outrider/v1/tensor.proto\x1a\x18outrider/v1/worker.proto\"\xc7\x02\n\x0fGenerateRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12\x10\n\x06prompt\x18\x02 \x01(\tH\x00\x12!\n\x04\x63hat\x18\x03 \x01(\x0b\x32\x11.outrider.v1.ChatH\x00\x12)\n\nprompt_ids\x18\x04 \x01(\x0b\x32\x13.outrider.v1.TensorH\x00\x12\'\n\x08sampling\x18\x05 \x01(\x0b\x32\x15.outrider.v1.Sampling\x12\x11\n\x04seed\x18\x06 \x01(\x04H\x01\x88\x01\x01\x12\x0c\n\x04stop\x18\x07 \x03(\t\x12-\n\x0bspeculation\x18\x08 \x01(\x0b\x32\x18.outrider.v1.Speculation\x12\x0e\n\x06\x63hoice\x18\t \x01(\r\x12\x16\n\x0etoken_by_token\x18\n \x01(\x08\x12\x12\n\ncache_salt\x18\x0b \x01(\tB\x07\n\x05inputB\x07\n\x05_seed\"2\n\x04\x43hat\x12*\n\x08messages\x18\x01 \x03(\x0b\x32\x18.outrider.v1.ChatMessage\",\n\x0b\x43hatMessage\x12\x0c\n\x04role\x18\x01 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\t\"\x94\x01\n\x10GenerateResponse\x12#\n\x05\x64\x65lta\x18\x01 \x01(\x0b\x32\x12.outrider.v1.DeltaH\x00\x12#\n\x05\x66inal\x18\x02 \x01(\x0b\x32\x12.outrider.v1.FinalH\x00\x12-\n\x05\x65rror\x18\x03 \x01(\x0b\x32\x1c.outrider.v1.GenerationErrorH\x00\x42\x07\n\x05\x65vent\"k\n\x05\x44\x65lta\x12\x0c\n\x04text\x18\x01 \x01(\t\x12&\n\ttoken_ids\x18\x02 \x01(\x0b\x32\x13.outrider.v1.Tensor\x12,\n\x08logprobs\x18\x03 \x03(\x0b\x32\x1a.outrider.v1.TokenLogprobs\"\xc5\x02\n\x05\x46inal\x12\x30\n\rfinish_reason\x18\x01 \x01(\x0e\x32\x19.outrider.v1.FinishReason\x12\x0c\n\x04stop\x18\x02 \x01(\t\x12!\n\x05usage\x18\x03 \x01(\x0b\x32\x12.outrider.v1.Usage\x12\x0c\n\x04seed\x18\x04 \x01(\x04\x12\'\n\x08\x63ounters\x18\x05 \x01(\x0b\x32\x15.outrider.v1.Counters\x12\x13\n\x0bnumerics_id\x18\x06 \x01(\t\x12)\n\texactness\x18\x07 \x01(\x0e\x32\x16.outrider.v1.Exactness\x12\x17\n\x0f\x63hanged_replica\x18\x08 \x01(\x08\x12\x14\n\x0c\x64raft_status\x18\t \x01(\t\x12\x10\n\x08trace_id\x18\n \x01(\t\x12!\n\x05\x63osts\x18\x0b \x01(\x0b\x32\x12.outrider.v1.Costs\"9\n\x05Usage\x12\x15\n\rprompt_tokens\x18\x01 \x01(\r\x12\x19\n\x11\x63ompletion_tokens\x18\x02 \x01(\r\"\x13\n\x11ListModelsRequest\"<\n\x12ListModelsResponse\x12&\n\x06models\x18\x01 \x03(\x0b\x32\x16.outrider.v1.ModelInfo2\xac\x01\n\x10InferenceService\x12I\n\x08Generate\x12\x1c.outrider.v1.GenerateRequest\x1a\x1d.outrider.v1.GenerateResponse0\x01\x12M\n\nListModels\x12\x1e.outrider.v1.ListModelsRequest\x1a\x1f.outrider.v1.ListModelsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1boutrider/v1/inference.proto\x12\x0boutrider.v1\x1a\x1coutrider/v1/generation.proto\x1a\x18outrider/v1/tensor.proto\x1a\x18outrider/v1/worker.proto\"\xf7\x02\n\x0fGenerateRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12\x10\n\x06prompt\x18\x02 \x01(\tH\x00\x12!\n\x04\x63hat\x18\x03 \x01(\x0b\x32\x11.outrider.v1.ChatH\x00\x12)\n\nprompt_ids\x18\x04 \x01(\x0b\x32\x13.outrider.v1.TensorH\x00\x12\'\n\x08sampling\x18\x05 \x01(\x0b\x32\x15.outrider.v1.Sampling\x12\x11\n\x04seed\x18\x06 \x01(\x04H\x01\x88\x01\x01\x12\x0c\n\x04stop\x18\x07 \x03(\t\x12-\n\x0bspeculation\x18\x08 \x01(\x0b\x32\x18.outrider.v1.Speculation\x12\x0e\n\x06\x63hoice\x18\t \x01(\r\x12\x16\n\x0etoken_by_token\x18\n \x01(\x08\x12\x12\n\ncache_salt\x18\x0b \x01(\t\x12\x12\n\x05store\x18\x0c \x01(\x08H\x02\x88\x01\x01\x12\x10\n\x08workload\x18\r \x01(\tB\x07\n\x05inputB\x07\n\x05_seedB\x08\n\x06_store\"2\n\x04\x43hat\x12*\n\x08messages\x18\x01 \x03(\x0b\x32\x18.outrider.v1.ChatMessage\",\n\x0b\x43hatMessage\x12\x0c\n\x04role\x18\x01 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\t\"\x94\x01\n\x10GenerateResponse\x12#\n\x05\x64\x65lta\x18\x01 \x01(\x0b\x32\x12.outrider.v1.DeltaH\x00\x12#\n\x05\x66inal\x18\x02 \x01(\x0b\x32\x12.outrider.v1.FinalH\x00\x12-\n\x05\x65rror\x18\x03 \x01(\x0b\x32\x1c.outrider.v1.GenerationErrorH\x00\x42\x07\n\x05\x65vent\"k\n\x05\x44\x65lta\x12\x0c\n\x04text\x18\x01 \x01(\t\x12&\n\ttoken_ids\x18\x02 \x01(\x0b\x32\x13.outrider.v1.Tensor\x12,\n\x08logprobs\x18\x03 \x03(\x0b\x32\x1a.outrider.v1.TokenLogprobs\"\xc5\x02\n\x05\x46inal\x12\x30\n\rfinish_reason\x18\x01 \x01(\x0e\x32\x19.outrider.v1.FinishReason\x12\x0c\n\x04stop\x18\x02 \x01(\t\x12!\n\x05usage\x18\x03 \x01(\x0b\x32\x12.outrider.v1.Usage\x12\x0c\n\x04seed\x18\x04 \x01(\x04\x12\'\n\x08\x63ounters\x18\x05 \x01(\x0b\x32\x15.outrider.v1.Counters\x12\x13\n\x0bnumerics_id\x18\x06 \x01(\t\x12)\n\texactness\x18\x07 \x01(\x0e\x32\x16.outrider.v1.Exactness\x12\x17\n\x0f\x63hanged_replica\x18\x08 \x01(\x08\x12\x14\n\x0c\x64raft_status\x18\t \x01(\t\x12\x10\n\x08trace_id\x18\n \x01(\t\x12!\n\x05\x63osts\x18\x0b \x01(\x0b\x32\x12.outrider.v1.Costs\"9\n\x05Usage\x12\x15\n\rprompt_tokens\x18\x01 \x01(\r\x12\x19\n\x11\x63ompletion_tokens\x18\x02 \x01(\r\"\x1e\n\x1cInferenceServicePurgeRequest\"4\n\x1dInferenceServicePurgeResponse\x12\x13\n\x0bnum_entries\x18\x01 \x01(\x04\"\x13\n\x11ListModelsRequest\"<\n\x12ListModelsResponse\x12&\n\x06models\x18\x01 \x03(\x0b\x32\x16.outrider.v1.ModelInfo2\x8c\x02\n\x10InferenceService\x12I\n\x08Generate\x12\x1c.outrider.v1.GenerateRequest\x1a\x1d.outrider.v1.GenerateResponse0\x01\x12M\n\nListModels\x12\x1e.outrider.v1.ListModelsRequest\x1a\x1f.outrider.v1.ListModelsResponse\x12^\n\x05Purge\x12).outrider.v1.InferenceServicePurgeRequest\x1a*.outrider.v1.InferenceServicePurgeResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,23 +35,27 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'outrider.v1.inference_pb2',
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_GENERATEREQUEST']._serialized_start=127
-  _globals['_GENERATEREQUEST']._serialized_end=454
-  _globals['_CHAT']._serialized_start=456
-  _globals['_CHAT']._serialized_end=506
-  _globals['_CHATMESSAGE']._serialized_start=508
-  _globals['_CHATMESSAGE']._serialized_end=552
-  _globals['_GENERATERESPONSE']._serialized_start=555
-  _globals['_GENERATERESPONSE']._serialized_end=703
-  _globals['_DELTA']._serialized_start=705
-  _globals['_DELTA']._serialized_end=812
-  _globals['_FINAL']._serialized_start=815
-  _globals['_FINAL']._serialized_end=1140
-  _globals['_USAGE']._serialized_start=1142
-  _globals['_USAGE']._serialized_end=1199
-  _globals['_LISTMODELSREQUEST']._serialized_start=1201
-  _globals['_LISTMODELSREQUEST']._serialized_end=1220
-  _globals['_LISTMODELSRESPONSE']._serialized_start=1222
-  _globals['_LISTMODELSRESPONSE']._serialized_end=1282
-  _globals['_INFERENCESERVICE']._serialized_start=1285
-  _globals['_INFERENCESERVICE']._serialized_end=1457
+  _globals['_GENERATEREQUEST']._serialized_end=502
+  _globals['_CHAT']._serialized_start=504
+  _globals['_CHAT']._serialized_end=554
+  _globals['_CHATMESSAGE']._serialized_start=556
+  _globals['_CHATMESSAGE']._serialized_end=600
+  _globals['_GENERATERESPONSE']._serialized_start=603
+  _globals['_GENERATERESPONSE']._serialized_end=751
+  _globals['_DELTA']._serialized_start=753
+  _globals['_DELTA']._serialized_end=860
+  _globals['_FINAL']._serialized_start=863
+  _globals['_FINAL']._serialized_end=1188
+  _globals['_USAGE']._serialized_start=1190
+  _globals['_USAGE']._serialized_end=1247
+  _globals['_INFERENCESERVICEPURGEREQUEST']._serialized_start=1249
+  _globals['_INFERENCESERVICEPURGEREQUEST']._serialized_end=1279
+  _globals['_INFERENCESERVICEPURGERESPONSE']._serialized_start=1281
+  _globals['_INFERENCESERVICEPURGERESPONSE']._serialized_end=1333
+  _globals['_LISTMODELSREQUEST']._serialized_start=1335
+  _globals['_LISTMODELSREQUEST']._serialized_end=1354
+  _globals['_LISTMODELSRESPONSE']._serialized_start=1356
+  _globals['_LISTMODELSRESPONSE']._serialized_end=1416
+  _globals['_INFERENCESERVICE']._serialized_start=1419
+  _globals['_INFERENCESERVICE']._serialized_end=1687
 # @@protoc_insertion_point(module_scope)

@@ -10,7 +10,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class GenerateRequest(_message.Message):
-    __slots__ = ("model", "prompt", "chat", "prompt_ids", "sampling", "seed", "stop", "speculation", "choice", "token_by_token", "cache_salt")
+    __slots__ = ("model", "prompt", "chat", "prompt_ids", "sampling", "seed", "stop", "speculation", "choice", "token_by_token", "cache_salt", "store", "workload")
     MODEL_FIELD_NUMBER: _ClassVar[int]
     PROMPT_FIELD_NUMBER: _ClassVar[int]
     CHAT_FIELD_NUMBER: _ClassVar[int]
@@ -22,6 +22,8 @@ class GenerateRequest(_message.Message):
     CHOICE_FIELD_NUMBER: _ClassVar[int]
     TOKEN_BY_TOKEN_FIELD_NUMBER: _ClassVar[int]
     CACHE_SALT_FIELD_NUMBER: _ClassVar[int]
+    STORE_FIELD_NUMBER: _ClassVar[int]
+    WORKLOAD_FIELD_NUMBER: _ClassVar[int]
     model: str
     prompt: str
     chat: Chat
@@ -33,7 +35,9 @@ class GenerateRequest(_message.Message):
     choice: int
     token_by_token: bool
     cache_salt: str
-    def __init__(self, model: _Optional[str] = ..., prompt: _Optional[str] = ..., chat: _Optional[_Union[Chat, _Mapping]] = ..., prompt_ids: _Optional[_Union[_tensor_pb2.Tensor, _Mapping]] = ..., sampling: _Optional[_Union[_generation_pb2.Sampling, _Mapping]] = ..., seed: _Optional[int] = ..., stop: _Optional[_Iterable[str]] = ..., speculation: _Optional[_Union[_generation_pb2.Speculation, _Mapping]] = ..., choice: _Optional[int] = ..., token_by_token: _Optional[bool] = ..., cache_salt: _Optional[str] = ...) -> None: ...
+    store: bool
+    workload: str
+    def __init__(self, model: _Optional[str] = ..., prompt: _Optional[str] = ..., chat: _Optional[_Union[Chat, _Mapping]] = ..., prompt_ids: _Optional[_Union[_tensor_pb2.Tensor, _Mapping]] = ..., sampling: _Optional[_Union[_generation_pb2.Sampling, _Mapping]] = ..., seed: _Optional[int] = ..., stop: _Optional[_Iterable[str]] = ..., speculation: _Optional[_Union[_generation_pb2.Speculation, _Mapping]] = ..., choice: _Optional[int] = ..., token_by_token: _Optional[bool] = ..., cache_salt: _Optional[str] = ..., store: _Optional[bool] = ..., workload: _Optional[str] = ...) -> None: ...
 
 class Chat(_message.Message):
     __slots__ = ("messages",)
@@ -102,6 +106,16 @@ class Usage(_message.Message):
     prompt_tokens: int
     completion_tokens: int
     def __init__(self, prompt_tokens: _Optional[int] = ..., completion_tokens: _Optional[int] = ...) -> None: ...
+
+class InferenceServicePurgeRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class InferenceServicePurgeResponse(_message.Message):
+    __slots__ = ("num_entries",)
+    NUM_ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    num_entries: int
+    def __init__(self, num_entries: _Optional[int] = ...) -> None: ...
 
 class ListModelsRequest(_message.Message):
     __slots__ = ()

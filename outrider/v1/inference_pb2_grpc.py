@@ -44,6 +44,11 @@ class InferenceServiceStub:
                 request_serializer=outrider_dot_v1_dot_inference__pb2.ListModelsRequest.SerializeToString,
                 response_deserializer=outrider_dot_v1_dot_inference__pb2.ListModelsResponse.FromString,
                 _registered_method=True)
+        self.Purge = channel.unary_unary(
+                '/outrider.v1.InferenceService/Purge',
+                request_serializer=outrider_dot_v1_dot_inference__pb2.InferenceServicePurgeRequest.SerializeToString,
+                response_deserializer=outrider_dot_v1_dot_inference__pb2.InferenceServicePurgeResponse.FromString,
+                _registered_method=True)
 
 
 class InferenceServiceServicer:
@@ -61,6 +66,13 @@ class InferenceServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Purge(self, request, context):
+        """Forgets what the shared store holds of the caller's tenant: its patterns and answers.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_InferenceServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -73,6 +85,11 @@ def add_InferenceServiceServicer_to_server(servicer, server):
                     servicer.ListModels,
                     request_deserializer=outrider_dot_v1_dot_inference__pb2.ListModelsRequest.FromString,
                     response_serializer=outrider_dot_v1_dot_inference__pb2.ListModelsResponse.SerializeToString,
+            ),
+            'Purge': grpc.unary_unary_rpc_method_handler(
+                    servicer.Purge,
+                    request_deserializer=outrider_dot_v1_dot_inference__pb2.InferenceServicePurgeRequest.FromString,
+                    response_serializer=outrider_dot_v1_dot_inference__pb2.InferenceServicePurgeResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -129,6 +146,33 @@ class InferenceService:
             '/outrider.v1.InferenceService/ListModels',
             outrider_dot_v1_dot_inference__pb2.ListModelsRequest.SerializeToString,
             outrider_dot_v1_dot_inference__pb2.ListModelsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Purge(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/outrider.v1.InferenceService/Purge',
+            outrider_dot_v1_dot_inference__pb2.InferenceServicePurgeRequest.SerializeToString,
+            outrider_dot_v1_dot_inference__pb2.InferenceServicePurgeResponse.FromString,
             options,
             channel_credentials,
             insecure,

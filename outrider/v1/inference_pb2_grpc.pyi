@@ -38,12 +38,16 @@ class InferenceServiceStub:
     def __new__(cls, channel: _aio.Channel) -> InferenceServiceAsyncStub: ...
     Generate: _grpc.UnaryStreamMultiCallable[_inference_pb2.GenerateRequest, _inference_pb2.GenerateResponse]
     ListModels: _grpc.UnaryUnaryMultiCallable[_inference_pb2.ListModelsRequest, _inference_pb2.ListModelsResponse]
+    Purge: _grpc.UnaryUnaryMultiCallable[_inference_pb2.InferenceServicePurgeRequest, _inference_pb2.InferenceServicePurgeResponse]
+    """Forgets what the shared store holds of the caller's tenant: its patterns and answers."""
 
 @_typing.type_check_only
 class InferenceServiceAsyncStub(InferenceServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     Generate: _aio.UnaryStreamMultiCallable[_inference_pb2.GenerateRequest, _inference_pb2.GenerateResponse]  # type: ignore[assignment]
     ListModels: _aio.UnaryUnaryMultiCallable[_inference_pb2.ListModelsRequest, _inference_pb2.ListModelsResponse]  # type: ignore[assignment]
+    Purge: _aio.UnaryUnaryMultiCallable[_inference_pb2.InferenceServicePurgeRequest, _inference_pb2.InferenceServicePurgeResponse]  # type: ignore[assignment]
+    """Forgets what the shared store holds of the caller's tenant: its patterns and answers."""
 
 class InferenceServiceServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -59,5 +63,13 @@ class InferenceServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _inference_pb2.ListModelsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_inference_pb2.ListModelsResponse, _abc.Awaitable[_inference_pb2.ListModelsResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def Purge(
+        self,
+        request: _inference_pb2.InferenceServicePurgeRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_inference_pb2.InferenceServicePurgeResponse, _abc.Awaitable[_inference_pb2.InferenceServicePurgeResponse]]:
+        """Forgets what the shared store holds of the caller's tenant: its patterns and answers."""
 
 def add_InferenceServiceServicer_to_server(servicer: InferenceServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -27,41 +27,59 @@ from outrider.v1 import tensor_pb2 as outrider_dot_v1_dot_tensor__pb2
 from outrider.v1 import worker_pb2 as outrider_dot_v1_dot_worker__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1boutrider/v1/scheduler.proto\x12\x0boutrider.v1\x1a\x1coutrider/v1/generation.proto\x1a\x18outrider/v1/tensor.proto\x1a\x18outrider/v1/worker.proto\"\xa1\x02\n\x1fSchedulerServiceGenerateRequest\x12#\n\x06prompt\x18\x01 \x01(\x0b\x32\x13.outrider.v1.Tensor\x12*\n\routput_so_far\x18\x02 \x01(\x0b\x32\x13.outrider.v1.Tensor\x12\x13\n\x0bnumerics_id\x18\x03 \x01(\t\x12\'\n\x08sampling\x18\x04 \x01(\x0b\x32\x15.outrider.v1.Sampling\x12\x0c\n\x04seed\x18\x05 \x01(\x04\x12\x0e\n\x06\x63hoice\x18\x06 \x01(\r\x12-\n\x0bspeculation\x18\x07 \x01(\x0b\x32\x18.outrider.v1.Speculation\x12\x0e\n\x06tenant\x18\x08 \x01(\t\x12\x12\n\ncache_salt\x18\t \x01(\t\"\xdb\x01\n SchedulerServiceGenerateResponse\x12\'\n\x07started\x18\x01 \x01(\x0b\x32\x14.outrider.v1.StartedH\x00\x12+\n\tcommitted\x18\x02 \x01(\x0b\x32\x16.outrider.v1.CommittedH\x00\x12)\n\x08\x66inished\x18\x03 \x01(\x0b\x32\x15.outrider.v1.FinishedH\x00\x12-\n\x05\x65rror\x18\x04 \x01(\x0b\x32\x1c.outrider.v1.GenerationErrorH\x00\x42\x07\n\x05\x65vent\"Z\n\x07Started\x12\x0f\n\x07session\x18\x01 \x01(\x0c\x12\x13\n\x0bnumerics_id\x18\x02 \x01(\t\x12)\n\texactness\x18\x03 \x01(\x0e\x32\x16.outrider.v1.Exactness\"^\n\tCommitted\x12#\n\x06tokens\x18\x01 \x01(\x0b\x32\x13.outrider.v1.Tensor\x12,\n\x08logprobs\x18\x02 \x03(\x0b\x32\x1a.outrider.v1.TokenLogprobs\"\xcc\x01\n\x08\x46inished\x12\x30\n\rfinish_reason\x18\x01 \x01(\x0e\x32\x19.outrider.v1.FinishReason\x12\'\n\x08\x63ounters\x18\x02 \x01(\x0b\x32\x15.outrider.v1.Counters\x12\x13\n\x0bnumerics_id\x18\x03 \x01(\t\x12\x17\n\x0f\x63hanged_replica\x18\x04 \x01(\x08\x12\x14\n\x0c\x64raft_status\x18\x05 \x01(\t\x12!\n\x05\x63osts\x18\x06 \x01(\x0b\x32\x12.outrider.v1.Costs\"`\n\rFinishRequest\x12\x0f\n\x07session\x18\x01 \x01(\x0c\x12\x13\n\x0bkept_length\x18\x02 \x01(\r\x12)\n\x06reason\x18\x03 \x01(\x0e\x32\x19.outrider.v1.FinishReason\"9\n\x0e\x46inishResponse\x12\'\n\x08\x66inished\x18\x01 \x01(\x0b\x32\x15.outrider.v1.Finished\"\x11\n\x0f\x44\x65scribeRequest\">\n\x10\x44\x65scribeResponse\x12*\n\x05state\x18\x01 \x01(\x0b\x32\x1b.outrider.v1.SchedulerState\"\x0e\n\x0cWatchRequest\";\n\rWatchResponse\x12*\n\x05state\x18\x01 \x01(\x0b\x32\x1b.outrider.v1.SchedulerState\"~\n\x0eSchedulerState\x12,\n\nvalidators\x18\x01 \x03(\x0b\x32\x18.outrider.v1.WorkerState\x12(\n\x06\x64rafts\x18\x02 \x03(\x0b\x32\x18.outrider.v1.WorkerState\x12\x14\n\x0cnum_sessions\x18\x03 \x01(\r\"\xa6\x01\n\x0bWorkerState\x12\x0f\n\x07\x61\x64\x64ress\x18\x01 \x01(\t\x12)\n\x06status\x18\x02 \x01(\x0e\x32\x19.outrider.v1.WorkerStatus\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12$\n\x04info\x18\x04 \x01(\x0b\x32\x16.outrider.v1.ModelInfo\x12%\n\x04load\x18\x05 \x01(\x0b\x32\x17.outrider.v1.WorkerLoad*\x9c\x01\n\x0cWorkerStatus\x12\x1d\n\x19WORKER_STATUS_UNSPECIFIED\x10\x00\x12\x17\n\x13WORKER_STATUS_READY\x10\x01\x12\x1d\n\x19WORKER_STATUS_UNREACHABLE\x10\x02\x12\x19\n\x15WORKER_STATUS_REFUSED\x10\x03\x12\x1a\n\x16WORKER_STATUS_DRAINING\x10\x04\x32\xcb\x02\n\x10SchedulerService\x12i\n\x08Generate\x12,.outrider.v1.SchedulerServiceGenerateRequest\x1a-.outrider.v1.SchedulerServiceGenerateResponse0\x01\x12\x41\n\x06\x46inish\x12\x1a.outrider.v1.FinishRequest\x1a\x1b.outrider.v1.FinishResponse\x12G\n\x08\x44\x65scribe\x12\x1c.outrider.v1.DescribeRequest\x1a\x1d.outrider.v1.DescribeResponse\x12@\n\x05Watch\x12\x19.outrider.v1.WatchRequest\x1a\x1a.outrider.v1.WatchResponse0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1boutrider/v1/scheduler.proto\x12\x0boutrider.v1\x1a\x1coutrider/v1/generation.proto\x1a\x18outrider/v1/tensor.proto\x1a\x18outrider/v1/worker.proto\"\xd1\x02\n\x1fSchedulerServiceGenerateRequest\x12#\n\x06prompt\x18\x01 \x01(\x0b\x32\x13.outrider.v1.Tensor\x12*\n\routput_so_far\x18\x02 \x01(\x0b\x32\x13.outrider.v1.Tensor\x12\x13\n\x0bnumerics_id\x18\x03 \x01(\t\x12\'\n\x08sampling\x18\x04 \x01(\x0b\x32\x15.outrider.v1.Sampling\x12\x0c\n\x04seed\x18\x05 \x01(\x04\x12\x0e\n\x06\x63hoice\x18\x06 \x01(\r\x12-\n\x0bspeculation\x18\x07 \x01(\x0b\x32\x18.outrider.v1.Speculation\x12\x0e\n\x06tenant\x18\x08 \x01(\t\x12\x12\n\ncache_salt\x18\t \x01(\t\x12\x12\n\x05store\x18\n \x01(\x08H\x00\x88\x01\x01\x12\x10\n\x08workload\x18\x0b \x01(\tB\x08\n\x06_store\"\xdb\x01\n SchedulerServiceGenerateResponse\x12\'\n\x07started\x18\x01 \x01(\x0b\x32\x14.outrider.v1.StartedH\x00\x12+\n\tcommitted\x18\x02 \x01(\x0b\x32\x16.outrider.v1.CommittedH\x00\x12)\n\x08\x66inished\x18\x03 \x01(\x0b\x32\x15.outrider.v1.FinishedH\x00\x12-\n\x05\x65rror\x18\x04 \x01(\x0b\x32\x1c.outrider.v1.GenerationErrorH\x00\x42\x07\n\x05\x65vent\"Z\n\x07Started\x12\x0f\n\x07session\x18\x01 \x01(\x0c\x12\x13\n\x0bnumerics_id\x18\x02 \x01(\t\x12)\n\texactness\x18\x03 \x01(\x0e\x32\x16.outrider.v1.Exactness\"^\n\tCommitted\x12#\n\x06tokens\x18\x01 \x01(\x0b\x32\x13.outrider.v1.Tensor\x12,\n\x08logprobs\x18\x02 \x03(\x0b\x32\x1a.outrider.v1.TokenLogprobs\"\xcc\x01\n\x08\x46inished\x12\x30\n\rfinish_reason\x18\x01 \x01(\x0e\x32\x19.outrider.v1.FinishReason\x12\'\n\x08\x63ounters\x18\x02 \x01(\x0b\x32\x15.outrider.v1.Counters\x12\x13\n\x0bnumerics_id\x18\x03 \x01(\t\x12\x17\n\x0f\x63hanged_replica\x18\x04 \x01(\x08\x12\x14\n\x0c\x64raft_status\x18\x05 \x01(\t\x12!\n\x05\x63osts\x18\x06 \x01(\x0b\x32\x12.outrider.v1.Costs\"`\n\rFinishRequest\x12\x0f\n\x07session\x18\x01 \x01(\x0c\x12\x13\n\x0bkept_length\x18\x02 \x01(\r\x12)\n\x06reason\x18\x03 \x01(\x0e\x32\x19.outrider.v1.FinishReason\"9\n\x0e\x46inishResponse\x12\'\n\x08\x66inished\x18\x01 \x01(\x0b\x32\x15.outrider.v1.Finished\"\x11\n\x0f\x44\x65scribeRequest\">\n\x10\x44\x65scribeResponse\x12*\n\x05state\x18\x01 \x01(\x0b\x32\x1b.outrider.v1.SchedulerState\"\x0e\n\x0cWatchRequest\";\n\rWatchResponse\x12*\n\x05state\x18\x01 \x01(\x0b\x32\x1b.outrider.v1.SchedulerState\"\x1e\n\x0cPurgeRequest\x12\x0e\n\x06tenant\x18\x01 \x01(\t\"$\n\rPurgeResponse\x12\x13\n\x0bnum_entries\x18\x01 \x01(\x04\"\xc0\x02\n\x0eSchedulerState\x12,\n\nvalidators\x18\x01 \x03(\x0b\x32\x18.outrider.v1.WorkerState\x12(\n\x06\x64rafts\x18\x02 \x03(\x0b\x32\x18.outrider.v1.WorkerState\x12\x14\n\x0cnum_sessions\x18\x03 \x01(\r\x12\x13\n\x0bnum_waiting\x18\x04 \x01(\r\x12*\n\x07\x63ontrol\x18\x05 \x01(\x0b\x32\x19.outrider.v1.ControlState\x12\'\n\x06\x61lerts\x18\x06 \x03(\x0b\x32\x17.outrider.v1.AlertState\x12.\n\ralert_history\x18\x07 \x03(\x0b\x32\x17.outrider.v1.AlertEvent\x12&\n\x05store\x18\x08 \x01(\x0b\x32\x17.outrider.v1.StoreState\"\x96\x02\n\x0c\x43ontrolState\x12\x0e\n\x06policy\x18\x01 \x01(\t\x12\x11\n\tcommitted\x18\x02 \x01(\x04\x12\x14\n\x0ctokens_per_s\x18\x03 \x01(\x01\x12\x13\n\x0brounds_by_k\x18\x04 \x03(\x04\x12)\n\x07sources\x18\x05 \x03(\x0b\x32\x18.outrider.v1.SourceState\x12\x16\n\tdepth_cap\x18\x06 \x01(\rH\x00\x88\x01\x01\x12\x37\n\x07\x66igures\x18\x07 \x03(\x0b\x32&.outrider.v1.ControlState.FiguresEntry\x1a.\n\x0c\x46iguresEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\x42\x0c\n\n_depth_cap\"\x95\x01\n\x0bSourceState\x12(\n\x06source\x18\x01 \x01(\x0e\x32\x18.outrider.v1.DraftSource\x12\x0f\n\x07\x64rafted\x18\x02 \x01(\x04\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x03 \x01(\x04\x12\x1b\n\x13\x64rafted_by_position\x18\x04 \x03(\x04\x12\x1c\n\x14\x61\x63\x63\x65pted_by_position\x18\x05 \x03(\x04\"\xc4\x01\n\nAlertState\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06metric\x18\x02 \x01(\t\x12\r\n\x05level\x18\x03 \x01(\t\x12\x0e\n\x06\x66iring\x18\x04 \x01(\x08\x12\x12\n\x05value\x18\x05 \x01(\x01H\x00\x88\x01\x01\x12\x10\n\x03low\x18\x06 \x01(\x01H\x01\x88\x01\x01\x12\x11\n\x04high\x18\x07 \x01(\x01H\x02\x88\x01\x01\x12\x0e\n\x06\x61\x63tion\x18\x08 \x01(\t\x12\x15\n\rsince_unix_ms\x18\t \x01(\x04\x42\x08\n\x06_valueB\x06\n\x04_lowB\x07\n\x05_high\"J\n\nAlertEvent\x12\x0f\n\x07unix_ms\x18\x01 \x01(\x04\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0c\n\x04kind\x18\x03 \x01(\t\x12\x0f\n\x07message\x18\x04 \x01(\t\"\x97\x01\n\nStoreState\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x0f\n\x07healthy\x18\x02 \x01(\x08\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x10\n\x08num_hits\x18\x04 \x01(\x04\x12\x12\n\nnum_misses\x18\x05 \x01(\x04\x12\x18\n\x10num_failed_reads\x18\x06 \x01(\x04\x12\x1a\n\x12num_dropped_writes\x18\x07 \x01(\x04\"\xa6\x01\n\x0bWorkerState\x12\x0f\n\x07\x61\x64\x64ress\x18\x01 \x01(\t\x12)\n\x06status\x18\x02 \x01(\x0e\x32\x19.outrider.v1.WorkerStatus\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12$\n\x04info\x18\x04 \x01(\x0b\x32\x16.outrider.v1.ModelInfo\x12%\n\x04load\x18\x05 \x01(\x0b\x32\x17.outrider.v1.WorkerLoad*\x9c\x01\n\x0cWorkerStatus\x12\x1d\n\x19WORKER_STATUS_UNSPECIFIED\x10\x00\x12\x17\n\x13WORKER_STATUS_READY\x10\x01\x12\x1d\n\x19WORKER_STATUS_UNREACHABLE\x10\x02\x12\x19\n\x15WORKER_STATUS_REFUSED\x10\x03\x12\x1a\n\x16WORKER_STATUS_DRAINING\x10\x04\x32\x8b\x03\n\x10SchedulerService\x12i\n\x08Generate\x12,.outrider.v1.SchedulerServiceGenerateRequest\x1a-.outrider.v1.SchedulerServiceGenerateResponse0\x01\x12\x41\n\x06\x46inish\x12\x1a.outrider.v1.FinishRequest\x1a\x1b.outrider.v1.FinishResponse\x12G\n\x08\x44\x65scribe\x12\x1c.outrider.v1.DescribeRequest\x1a\x1d.outrider.v1.DescribeResponse\x12@\n\x05Watch\x12\x19.outrider.v1.WatchRequest\x1a\x1a.outrider.v1.WatchResponse0\x01\x12>\n\x05Purge\x12\x19.outrider.v1.PurgeRequest\x1a\x1a.outrider.v1.PurgeResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'outrider.v1.scheduler_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_WORKERSTATUS']._serialized_start=1650
-  _globals['_WORKERSTATUS']._serialized_end=1806
+  _globals['_CONTROLSTATE_FIGURESENTRY']._loaded_options = None
+  _globals['_CONTROLSTATE_FIGURESENTRY']._serialized_options = b'8\001'
+  _globals['_WORKERSTATUS']._serialized_start=2825
+  _globals['_WORKERSTATUS']._serialized_end=2981
   _globals['_SCHEDULERSERVICEGENERATEREQUEST']._serialized_start=127
-  _globals['_SCHEDULERSERVICEGENERATEREQUEST']._serialized_end=416
-  _globals['_SCHEDULERSERVICEGENERATERESPONSE']._serialized_start=419
-  _globals['_SCHEDULERSERVICEGENERATERESPONSE']._serialized_end=638
-  _globals['_STARTED']._serialized_start=640
-  _globals['_STARTED']._serialized_end=730
-  _globals['_COMMITTED']._serialized_start=732
-  _globals['_COMMITTED']._serialized_end=826
-  _globals['_FINISHED']._serialized_start=829
-  _globals['_FINISHED']._serialized_end=1033
-  _globals['_FINISHREQUEST']._serialized_start=1035
-  _globals['_FINISHREQUEST']._serialized_end=1131
-  _globals['_FINISHRESPONSE']._serialized_start=1133
-  _globals['_FINISHRESPONSE']._serialized_end=1190
-  _globals['_DESCRIBEREQUEST']._serialized_start=1192
-  _globals['_DESCRIBEREQUEST']._serialized_end=1209
-  _globals['_DESCRIBERESPONSE']._serialized_start=1211
-  _globals['_DESCRIBERESPONSE']._serialized_end=1273
-  _globals['_WATCHREQUEST']._serialized_start=1275
-  _globals['_WATCHREQUEST']._serialized_end=1289
-  _globals['_WATCHRESPONSE']._serialized_start=1291
-  _globals['_WATCHRESPONSE']._serialized_end=1350
-  _globals['_SCHEDULERSTATE']._serialized_start=1352
-  _globals['_SCHEDULERSTATE']._serialized_end=1478
-  _globals['_WORKERSTATE']._serialized_start=1481
-  _globals['_WORKERSTATE']._serialized_end=1647
-  _globals['_SCHEDULERSERVICE']._serialized_start=1809
-  _globals['_SCHEDULERSERVICE']._serialized_end=2140
+  _globals['_SCHEDULERSERVICEGENERATEREQUEST']._serialized_end=464
+  _globals['_SCHEDULERSERVICEGENERATERESPONSE']._serialized_start=467
+  _globals['_SCHEDULERSERVICEGENERATERESPONSE']._serialized_end=686
+  _globals['_STARTED']._serialized_start=688
+  _globals['_STARTED']._serialized_end=778
+  _globals['_COMMITTED']._serialized_start=780
+  _globals['_COMMITTED']._serialized_end=874
+  _globals['_FINISHED']._serialized_start=877
+  _globals['_FINISHED']._serialized_end=1081
+  _globals['_FINISHREQUEST']._serialized_start=1083
+  _globals['_FINISHREQUEST']._serialized_end=1179
+  _globals['_FINISHRESPONSE']._serialized_start=1181
+  _globals['_FINISHRESPONSE']._serialized_end=1238
+  _globals['_DESCRIBEREQUEST']._serialized_start=1240
+  _globals['_DESCRIBEREQUEST']._serialized_end=1257
+  _globals['_DESCRIBERESPONSE']._serialized_start=1259
+  _globals['_DESCRIBERESPONSE']._serialized_end=1321
+  _globals['_WATCHREQUEST']._serialized_start=1323
+  _globals['_WATCHREQUEST']._serialized_end=1337
+  _globals['_WATCHRESPONSE']._serialized_start=1339
+  _globals['_WATCHRESPONSE']._serialized_end=1398
+  _globals['_PURGEREQUEST']._serialized_start=1400
+  _globals['_PURGEREQUEST']._serialized_end=1430
+  _globals['_PURGERESPONSE']._serialized_start=1432
+  _globals['_PURGERESPONSE']._serialized_end=1468
+  _globals['_SCHEDULERSTATE']._serialized_start=1471
+  _globals['_SCHEDULERSTATE']._serialized_end=1791
+  _globals['_CONTROLSTATE']._serialized_start=1794
+  _globals['_CONTROLSTATE']._serialized_end=2072
+  _globals['_CONTROLSTATE_FIGURESENTRY']._serialized_start=2012
+  _globals['_CONTROLSTATE_FIGURESENTRY']._serialized_end=2058
+  _globals['_SOURCESTATE']._serialized_start=2075
+  _globals['_SOURCESTATE']._serialized_end=2224
+  _globals['_ALERTSTATE']._serialized_start=2227
+  _globals['_ALERTSTATE']._serialized_end=2423
+  _globals['_ALERTEVENT']._serialized_start=2425
+  _globals['_ALERTEVENT']._serialized_end=2499
+  _globals['_STORESTATE']._serialized_start=2502
+  _globals['_STORESTATE']._serialized_end=2653
+  _globals['_WORKERSTATE']._serialized_start=2656
+  _globals['_WORKERSTATE']._serialized_end=2822
+  _globals['_SCHEDULERSERVICE']._serialized_start=2984
+  _globals['_SCHEDULERSERVICE']._serialized_end=3379
 # @@protoc_insertion_point(module_scope)

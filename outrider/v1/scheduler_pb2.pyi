@@ -24,7 +24,7 @@ WORKER_STATUS_REFUSED: WorkerStatus
 WORKER_STATUS_DRAINING: WorkerStatus
 
 class SchedulerServiceGenerateRequest(_message.Message):
-    __slots__ = ("prompt", "output_so_far", "numerics_id", "sampling", "seed", "choice", "speculation", "tenant", "cache_salt")
+    __slots__ = ("prompt", "output_so_far", "numerics_id", "sampling", "seed", "choice", "speculation", "tenant", "cache_salt", "store", "workload")
     PROMPT_FIELD_NUMBER: _ClassVar[int]
     OUTPUT_SO_FAR_FIELD_NUMBER: _ClassVar[int]
     NUMERICS_ID_FIELD_NUMBER: _ClassVar[int]
@@ -34,6 +34,8 @@ class SchedulerServiceGenerateRequest(_message.Message):
     SPECULATION_FIELD_NUMBER: _ClassVar[int]
     TENANT_FIELD_NUMBER: _ClassVar[int]
     CACHE_SALT_FIELD_NUMBER: _ClassVar[int]
+    STORE_FIELD_NUMBER: _ClassVar[int]
+    WORKLOAD_FIELD_NUMBER: _ClassVar[int]
     prompt: _tensor_pb2.Tensor
     output_so_far: _tensor_pb2.Tensor
     numerics_id: str
@@ -43,7 +45,9 @@ class SchedulerServiceGenerateRequest(_message.Message):
     speculation: _generation_pb2.Speculation
     tenant: str
     cache_salt: str
-    def __init__(self, prompt: _Optional[_Union[_tensor_pb2.Tensor, _Mapping]] = ..., output_so_far: _Optional[_Union[_tensor_pb2.Tensor, _Mapping]] = ..., numerics_id: _Optional[str] = ..., sampling: _Optional[_Union[_generation_pb2.Sampling, _Mapping]] = ..., seed: _Optional[int] = ..., choice: _Optional[int] = ..., speculation: _Optional[_Union[_generation_pb2.Speculation, _Mapping]] = ..., tenant: _Optional[str] = ..., cache_salt: _Optional[str] = ...) -> None: ...
+    store: bool
+    workload: str
+    def __init__(self, prompt: _Optional[_Union[_tensor_pb2.Tensor, _Mapping]] = ..., output_so_far: _Optional[_Union[_tensor_pb2.Tensor, _Mapping]] = ..., numerics_id: _Optional[str] = ..., sampling: _Optional[_Union[_generation_pb2.Sampling, _Mapping]] = ..., seed: _Optional[int] = ..., choice: _Optional[int] = ..., speculation: _Optional[_Union[_generation_pb2.Speculation, _Mapping]] = ..., tenant: _Optional[str] = ..., cache_salt: _Optional[str] = ..., store: _Optional[bool] = ..., workload: _Optional[str] = ...) -> None: ...
 
 class SchedulerServiceGenerateResponse(_message.Message):
     __slots__ = ("started", "committed", "finished", "error")
@@ -127,15 +131,128 @@ class WatchResponse(_message.Message):
     state: SchedulerState
     def __init__(self, state: _Optional[_Union[SchedulerState, _Mapping]] = ...) -> None: ...
 
+class PurgeRequest(_message.Message):
+    __slots__ = ("tenant",)
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    tenant: str
+    def __init__(self, tenant: _Optional[str] = ...) -> None: ...
+
+class PurgeResponse(_message.Message):
+    __slots__ = ("num_entries",)
+    NUM_ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    num_entries: int
+    def __init__(self, num_entries: _Optional[int] = ...) -> None: ...
+
 class SchedulerState(_message.Message):
-    __slots__ = ("validators", "drafts", "num_sessions")
+    __slots__ = ("validators", "drafts", "num_sessions", "num_waiting", "control", "alerts", "alert_history", "store")
     VALIDATORS_FIELD_NUMBER: _ClassVar[int]
     DRAFTS_FIELD_NUMBER: _ClassVar[int]
     NUM_SESSIONS_FIELD_NUMBER: _ClassVar[int]
+    NUM_WAITING_FIELD_NUMBER: _ClassVar[int]
+    CONTROL_FIELD_NUMBER: _ClassVar[int]
+    ALERTS_FIELD_NUMBER: _ClassVar[int]
+    ALERT_HISTORY_FIELD_NUMBER: _ClassVar[int]
+    STORE_FIELD_NUMBER: _ClassVar[int]
     validators: _containers.RepeatedCompositeFieldContainer[WorkerState]
     drafts: _containers.RepeatedCompositeFieldContainer[WorkerState]
     num_sessions: int
-    def __init__(self, validators: _Optional[_Iterable[_Union[WorkerState, _Mapping]]] = ..., drafts: _Optional[_Iterable[_Union[WorkerState, _Mapping]]] = ..., num_sessions: _Optional[int] = ...) -> None: ...
+    num_waiting: int
+    control: ControlState
+    alerts: _containers.RepeatedCompositeFieldContainer[AlertState]
+    alert_history: _containers.RepeatedCompositeFieldContainer[AlertEvent]
+    store: StoreState
+    def __init__(self, validators: _Optional[_Iterable[_Union[WorkerState, _Mapping]]] = ..., drafts: _Optional[_Iterable[_Union[WorkerState, _Mapping]]] = ..., num_sessions: _Optional[int] = ..., num_waiting: _Optional[int] = ..., control: _Optional[_Union[ControlState, _Mapping]] = ..., alerts: _Optional[_Iterable[_Union[AlertState, _Mapping]]] = ..., alert_history: _Optional[_Iterable[_Union[AlertEvent, _Mapping]]] = ..., store: _Optional[_Union[StoreState, _Mapping]] = ...) -> None: ...
+
+class ControlState(_message.Message):
+    __slots__ = ("policy", "committed", "tokens_per_s", "rounds_by_k", "sources", "depth_cap", "figures")
+    class FiguresEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: float
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
+    POLICY_FIELD_NUMBER: _ClassVar[int]
+    COMMITTED_FIELD_NUMBER: _ClassVar[int]
+    TOKENS_PER_S_FIELD_NUMBER: _ClassVar[int]
+    ROUNDS_BY_K_FIELD_NUMBER: _ClassVar[int]
+    SOURCES_FIELD_NUMBER: _ClassVar[int]
+    DEPTH_CAP_FIELD_NUMBER: _ClassVar[int]
+    FIGURES_FIELD_NUMBER: _ClassVar[int]
+    policy: str
+    committed: int
+    tokens_per_s: float
+    rounds_by_k: _containers.RepeatedScalarFieldContainer[int]
+    sources: _containers.RepeatedCompositeFieldContainer[SourceState]
+    depth_cap: int
+    figures: _containers.ScalarMap[str, float]
+    def __init__(self, policy: _Optional[str] = ..., committed: _Optional[int] = ..., tokens_per_s: _Optional[float] = ..., rounds_by_k: _Optional[_Iterable[int]] = ..., sources: _Optional[_Iterable[_Union[SourceState, _Mapping]]] = ..., depth_cap: _Optional[int] = ..., figures: _Optional[_Mapping[str, float]] = ...) -> None: ...
+
+class SourceState(_message.Message):
+    __slots__ = ("source", "drafted", "accepted", "drafted_by_position", "accepted_by_position")
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    DRAFTED_FIELD_NUMBER: _ClassVar[int]
+    ACCEPTED_FIELD_NUMBER: _ClassVar[int]
+    DRAFTED_BY_POSITION_FIELD_NUMBER: _ClassVar[int]
+    ACCEPTED_BY_POSITION_FIELD_NUMBER: _ClassVar[int]
+    source: _generation_pb2.DraftSource
+    drafted: int
+    accepted: int
+    drafted_by_position: _containers.RepeatedScalarFieldContainer[int]
+    accepted_by_position: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, source: _Optional[_Union[_generation_pb2.DraftSource, str]] = ..., drafted: _Optional[int] = ..., accepted: _Optional[int] = ..., drafted_by_position: _Optional[_Iterable[int]] = ..., accepted_by_position: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class AlertState(_message.Message):
+    __slots__ = ("name", "metric", "level", "firing", "value", "low", "high", "action", "since_unix_ms")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    METRIC_FIELD_NUMBER: _ClassVar[int]
+    LEVEL_FIELD_NUMBER: _ClassVar[int]
+    FIRING_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    LOW_FIELD_NUMBER: _ClassVar[int]
+    HIGH_FIELD_NUMBER: _ClassVar[int]
+    ACTION_FIELD_NUMBER: _ClassVar[int]
+    SINCE_UNIX_MS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    metric: str
+    level: str
+    firing: bool
+    value: float
+    low: float
+    high: float
+    action: str
+    since_unix_ms: int
+    def __init__(self, name: _Optional[str] = ..., metric: _Optional[str] = ..., level: _Optional[str] = ..., firing: _Optional[bool] = ..., value: _Optional[float] = ..., low: _Optional[float] = ..., high: _Optional[float] = ..., action: _Optional[str] = ..., since_unix_ms: _Optional[int] = ...) -> None: ...
+
+class AlertEvent(_message.Message):
+    __slots__ = ("unix_ms", "name", "kind", "message")
+    UNIX_MS_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    unix_ms: int
+    name: str
+    kind: str
+    message: str
+    def __init__(self, unix_ms: _Optional[int] = ..., name: _Optional[str] = ..., kind: _Optional[str] = ..., message: _Optional[str] = ...) -> None: ...
+
+class StoreState(_message.Message):
+    __slots__ = ("kind", "healthy", "reason", "num_hits", "num_misses", "num_failed_reads", "num_dropped_writes")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    HEALTHY_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    NUM_HITS_FIELD_NUMBER: _ClassVar[int]
+    NUM_MISSES_FIELD_NUMBER: _ClassVar[int]
+    NUM_FAILED_READS_FIELD_NUMBER: _ClassVar[int]
+    NUM_DROPPED_WRITES_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    healthy: bool
+    reason: str
+    num_hits: int
+    num_misses: int
+    num_failed_reads: int
+    num_dropped_writes: int
+    def __init__(self, kind: _Optional[str] = ..., healthy: _Optional[bool] = ..., reason: _Optional[str] = ..., num_hits: _Optional[int] = ..., num_misses: _Optional[int] = ..., num_failed_reads: _Optional[int] = ..., num_dropped_writes: _Optional[int] = ...) -> None: ...
 
 class WorkerState(_message.Message):
     __slots__ = ("address", "status", "reason", "info", "load")

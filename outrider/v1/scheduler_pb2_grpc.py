@@ -54,6 +54,11 @@ class SchedulerServiceStub:
                 request_serializer=outrider_dot_v1_dot_scheduler__pb2.WatchRequest.SerializeToString,
                 response_deserializer=outrider_dot_v1_dot_scheduler__pb2.WatchResponse.FromString,
                 _registered_method=True)
+        self.Purge = channel.unary_unary(
+                '/outrider.v1.SchedulerService/Purge',
+                request_serializer=outrider_dot_v1_dot_scheduler__pb2.PurgeRequest.SerializeToString,
+                response_deserializer=outrider_dot_v1_dot_scheduler__pb2.PurgeResponse.FromString,
+                _registered_method=True)
 
 
 class SchedulerServiceServicer:
@@ -87,6 +92,13 @@ class SchedulerServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Purge(self, request, context):
+        """Forgets what the shared store holds of a tenant: its patterns and answers.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_SchedulerServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -109,6 +121,11 @@ def add_SchedulerServiceServicer_to_server(servicer, server):
                     servicer.Watch,
                     request_deserializer=outrider_dot_v1_dot_scheduler__pb2.WatchRequest.FromString,
                     response_serializer=outrider_dot_v1_dot_scheduler__pb2.WatchResponse.SerializeToString,
+            ),
+            'Purge': grpc.unary_unary_rpc_method_handler(
+                    servicer.Purge,
+                    request_deserializer=outrider_dot_v1_dot_scheduler__pb2.PurgeRequest.FromString,
+                    response_serializer=outrider_dot_v1_dot_scheduler__pb2.PurgeResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -219,6 +236,33 @@ class SchedulerService:
             '/outrider.v1.SchedulerService/Watch',
             outrider_dot_v1_dot_scheduler__pb2.WatchRequest.SerializeToString,
             outrider_dot_v1_dot_scheduler__pb2.WatchResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Purge(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/outrider.v1.SchedulerService/Purge',
+            outrider_dot_v1_dot_scheduler__pb2.PurgeRequest.SerializeToString,
+            outrider_dot_v1_dot_scheduler__pb2.PurgeResponse.FromString,
             options,
             channel_credentials,
             insecure,

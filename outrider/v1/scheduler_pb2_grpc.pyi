@@ -45,6 +45,8 @@ class SchedulerServiceStub:
     """Workers and what is known about them."""
     Watch: _grpc.UnaryStreamMultiCallable[_scheduler_pb2.WatchRequest, _scheduler_pb2.WatchResponse]
     """Describe again, at once and whenever a worker's status or the number of sessions changes."""
+    Purge: _grpc.UnaryUnaryMultiCallable[_scheduler_pb2.PurgeRequest, _scheduler_pb2.PurgeResponse]
+    """Forgets what the shared store holds of a tenant: its patterns and answers."""
 
 @_typing.type_check_only
 class SchedulerServiceAsyncStub(SchedulerServiceStub):
@@ -58,6 +60,8 @@ class SchedulerServiceAsyncStub(SchedulerServiceStub):
     """Workers and what is known about them."""
     Watch: _aio.UnaryStreamMultiCallable[_scheduler_pb2.WatchRequest, _scheduler_pb2.WatchResponse]  # type: ignore[assignment]
     """Describe again, at once and whenever a worker's status or the number of sessions changes."""
+    Purge: _aio.UnaryUnaryMultiCallable[_scheduler_pb2.PurgeRequest, _scheduler_pb2.PurgeResponse]  # type: ignore[assignment]
+    """Forgets what the shared store holds of a tenant: its patterns and answers."""
 
 class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -92,5 +96,13 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_scheduler_pb2.WatchResponse], _abc.AsyncIterator[_scheduler_pb2.WatchResponse]]:
         """Describe again, at once and whenever a worker's status or the number of sessions changes."""
+
+    @_abc_1.abstractmethod
+    def Purge(
+        self,
+        request: _scheduler_pb2.PurgeRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_scheduler_pb2.PurgeResponse, _abc.Awaitable[_scheduler_pb2.PurgeResponse]]:
+        """Forgets what the shared store holds of a tenant: its patterns and answers."""
 
 def add_SchedulerServiceServicer_to_server(servicer: SchedulerServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

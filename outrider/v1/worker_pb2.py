@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from outrider.v1 import generation_pb2 as outrider_dot_v1_dot_generation__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18outrider/v1/worker.proto\x12\x0boutrider.v1\x1a\x1coutrider/v1/generation.proto\"\x15\n\x13GetModelInfoRequest\"<\n\x14GetModelInfoResponse\x12$\n\x04info\x18\x01 \x01(\x0b\x32\x16.outrider.v1.ModelInfo\"\x15\n\x13GetTokenizerRequest\"\xe8\x01\n\x14GetTokenizerResponse\x12\x16\n\x0etokenizer_json\x18\x01 \x01(\x0c\x12\x15\n\rchat_template\x18\x02 \x01(\t\x12L\n\x0especial_tokens\x18\x03 \x03(\x0b\x32\x34.outrider.v1.GetTokenizerResponse.SpecialTokensEntry\x12\x1d\n\x15tokenizer_fingerprint\x18\x04 \x01(\t\x1a\x34\n\x12SpecialTokensEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\x10\n\x0eGetLoadRequest\"8\n\x0fGetLoadResponse\x12%\n\x04load\x18\x01 \x01(\x0b\x32\x17.outrider.v1.WorkerLoad\"\x1e\n\rReloadRequest\x12\r\n\x05model\x18\x01 \x01(\t\"6\n\x0eReloadResponse\x12$\n\x04info\x18\x01 \x01(\x0b\x32\x16.outrider.v1.ModelInfo\"\xc3\x02\n\tModelInfo\x12\r\n\x05model\x18\x01 \x01(\t\x12\x1a\n\x12weight_fingerprint\x18\x02 \x01(\t\x12\x1d\n\x15tokenizer_fingerprint\x18\x03 \x01(\t\x12\x12\n\nvocab_size\x18\x04 \x01(\r\x12\x16\n\x0e\x63ontext_length\x18\x05 \x01(\r\x12\x13\n\x0bnumerics_id\x18\x06 \x01(\t\x12)\n\texactness\x18\x07 \x01(\x0e\x32\x16.outrider.v1.Exactness\x12\r\n\x05\x64type\x18\x08 \x01(\t\x12\x0e\n\x06\x64\x65vice\x18\t \x01(\t\x12\x0f\n\x07\x65os_ids\x18\n \x03(\r\x12\x15\n\rmodel_version\x18\x0b \x01(\t\x12\x11\n\tmax_depth\x18\x0c \x01(\r\x12\x11\n\tmax_nodes\x18\r \x01(\r\x12\x13\n\x0binstance_id\x18\x0e \x01(\x0c\"b\n\nWorkerLoad\x12\x14\n\x0cnum_sessions\x18\x01 \x01(\r\x12\x13\n\x0bnum_waiting\x18\x02 \x01(\r\x12\x11\n\tnum_pages\x18\x03 \x01(\r\x12\x16\n\x0enum_free_pages\x18\x04 \x01(\r\"D\n\x05Hello\x12\x10\n\x08revision\x18\x01 \x01(\r\x12\x18\n\x10minimum_revision\x18\x02 \x01(\r\x12\x0f\n\x07peer_id\x18\x03 \x01(\x0c\"m\n\x07Welcome\x12\x10\n\x08revision\x18\x01 \x01(\r\x12\x18\n\x10minimum_revision\x18\x02 \x01(\r\x12$\n\x04info\x18\x03 \x01(\x0b\x32\x16.outrider.v1.ModelInfo\x12\x10\n\x08lease_ms\x18\x04 \x01(\r\"z\n\x0b\x45ventHeader\x12\x0f\n\x07session\x18\x01 \x01(\x0c\x12\r\n\x05\x65poch\x18\x02 \x01(\r\x12\r\n\x05round\x18\x03 \x01(\r\x12\x13\n\x0b\x62\x61se_length\x18\x04 \x01(\r\x12\x13\n\x0btraceparent\x18\x05 \x01(\t\x12\x12\n\ntracestate\x18\x06 \x01(\t\"\x18\n\x06Opened\x12\x0e\n\x06\x63redit\x18\x01 \x01(\r\"\x08\n\x06Resume\"\x07\n\x05Stale\"\x07\n\x05\x43lose\";\n\x0cSessionError\x12+\n\x05\x65rror\x18\x01 \x01(\x0b\x32\x1c.outrider.v1.GenerationError\"\x1d\n\x06GoAway\x12\x13\n\x0b\x64\x65\x61\x64line_ms\x18\x01 \x01(\r\"g\n\x07Timings\x12\x10\n\x08queue_us\x18\x01 \x01(\r\x12\x12\n\ncompute_us\x18\x02 \x01(\r\x12\x14\n\x0cnum_forwards\x18\x03 \x01(\r\x12\x12\n\nbatch_size\x18\x04 \x01(\r\x12\x0c\n\x04rows\x18\x05 \x01(\r*U\n\tExactness\x12\x19\n\x15\x45XACTNESS_UNSPECIFIED\x10\x00\x12\x15\n\x11\x45XACTNESS_BITWISE\x10\x01\x12\x16\n\x12\x45XACTNESS_NEAR_TIE\x10\x02\x32\xc2\x02\n\rWorkerService\x12S\n\x0cGetModelInfo\x12 .outrider.v1.GetModelInfoRequest\x1a!.outrider.v1.GetModelInfoResponse\x12S\n\x0cGetTokenizer\x12 .outrider.v1.GetTokenizerRequest\x1a!.outrider.v1.GetTokenizerResponse\x12\x44\n\x07GetLoad\x12\x1b.outrider.v1.GetLoadRequest\x1a\x1c.outrider.v1.GetLoadResponse\x12\x41\n\x06Reload\x12\x1a.outrider.v1.ReloadRequest\x1a\x1b.outrider.v1.ReloadResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18outrider/v1/worker.proto\x12\x0boutrider.v1\x1a\x1coutrider/v1/generation.proto\"\x15\n\x13GetModelInfoRequest\"<\n\x14GetModelInfoResponse\x12$\n\x04info\x18\x01 \x01(\x0b\x32\x16.outrider.v1.ModelInfo\"\x15\n\x13GetTokenizerRequest\"\xe8\x01\n\x14GetTokenizerResponse\x12\x16\n\x0etokenizer_json\x18\x01 \x01(\x0c\x12\x15\n\rchat_template\x18\x02 \x01(\t\x12L\n\x0especial_tokens\x18\x03 \x03(\x0b\x32\x34.outrider.v1.GetTokenizerResponse.SpecialTokensEntry\x12\x1d\n\x15tokenizer_fingerprint\x18\x04 \x01(\t\x1a\x34\n\x12SpecialTokensEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\x10\n\x0eGetLoadRequest\"8\n\x0fGetLoadResponse\x12%\n\x04load\x18\x01 \x01(\x0b\x32\x17.outrider.v1.WorkerLoad\"\x1e\n\rReloadRequest\x12\r\n\x05model\x18\x01 \x01(\t\"6\n\x0eReloadResponse\x12$\n\x04info\x18\x01 \x01(\x0b\x32\x16.outrider.v1.ModelInfo\"\xd4\x02\n\tModelInfo\x12\r\n\x05model\x18\x01 \x01(\t\x12\x1a\n\x12weight_fingerprint\x18\x02 \x01(\t\x12\x1d\n\x15tokenizer_fingerprint\x18\x03 \x01(\t\x12\x12\n\nvocab_size\x18\x04 \x01(\r\x12\x16\n\x0e\x63ontext_length\x18\x05 \x01(\r\x12\x13\n\x0bnumerics_id\x18\x06 \x01(\t\x12)\n\texactness\x18\x07 \x01(\x0e\x32\x16.outrider.v1.Exactness\x12\r\n\x05\x64type\x18\x08 \x01(\t\x12\x0e\n\x06\x64\x65vice\x18\t \x01(\t\x12\x0f\n\x07\x65os_ids\x18\n \x03(\r\x12\x15\n\rmodel_version\x18\x0b \x01(\t\x12\x11\n\tmax_depth\x18\x0c \x01(\r\x12\x11\n\tmax_nodes\x18\r \x01(\r\x12\x13\n\x0binstance_id\x18\x0e \x01(\x0c\x12\x0f\n\x07\x61\x64\x61pter\x18\x0f \x01(\t\"\xbe\x01\n\nWorkerLoad\x12\x14\n\x0cnum_sessions\x18\x01 \x01(\r\x12\x13\n\x0bnum_waiting\x18\x02 \x01(\r\x12\x11\n\tnum_pages\x18\x03 \x01(\r\x12\x16\n\x0enum_free_pages\x18\x04 \x01(\r\x12\x14\n\x0cmemory_bytes\x18\x05 \x01(\x04\x12\x1a\n\x12memory_limit_bytes\x18\x06 \x01(\x04\x12\x18\n\x0butilization\x18\x07 \x01(\x02H\x00\x88\x01\x01\x42\x0e\n\x0c_utilization\"D\n\x05Hello\x12\x10\n\x08revision\x18\x01 \x01(\r\x12\x18\n\x10minimum_revision\x18\x02 \x01(\r\x12\x0f\n\x07peer_id\x18\x03 \x01(\x0c\"m\n\x07Welcome\x12\x10\n\x08revision\x18\x01 \x01(\r\x12\x18\n\x10minimum_revision\x18\x02 \x01(\r\x12$\n\x04info\x18\x03 \x01(\x0b\x32\x16.outrider.v1.ModelInfo\x12\x10\n\x08lease_ms\x18\x04 \x01(\r\"z\n\x0b\x45ventHeader\x12\x0f\n\x07session\x18\x01 \x01(\x0c\x12\r\n\x05\x65poch\x18\x02 \x01(\r\x12\r\n\x05round\x18\x03 \x01(\r\x12\x13\n\x0b\x62\x61se_length\x18\x04 \x01(\r\x12\x13\n\x0btraceparent\x18\x05 \x01(\t\x12\x12\n\ntracestate\x18\x06 \x01(\t\"\x18\n\x06Opened\x12\x0e\n\x06\x63redit\x18\x01 \x01(\r\"\x08\n\x06Resume\"\x07\n\x05Stale\"\x07\n\x05\x43lose\";\n\x0cSessionError\x12+\n\x05\x65rror\x18\x01 \x01(\x0b\x32\x1c.outrider.v1.GenerationError\"\x1d\n\x06GoAway\x12\x13\n\x0b\x64\x65\x61\x64line_ms\x18\x01 \x01(\r\"g\n\x07Timings\x12\x10\n\x08queue_us\x18\x01 \x01(\r\x12\x12\n\ncompute_us\x18\x02 \x01(\r\x12\x14\n\x0cnum_forwards\x18\x03 \x01(\r\x12\x12\n\nbatch_size\x18\x04 \x01(\r\x12\x0c\n\x04rows\x18\x05 \x01(\r*U\n\tExactness\x12\x19\n\x15\x45XACTNESS_UNSPECIFIED\x10\x00\x12\x15\n\x11\x45XACTNESS_BITWISE\x10\x01\x12\x16\n\x12\x45XACTNESS_NEAR_TIE\x10\x02\x32\xc2\x02\n\rWorkerService\x12S\n\x0cGetModelInfo\x12 .outrider.v1.GetModelInfoRequest\x1a!.outrider.v1.GetModelInfoResponse\x12S\n\x0cGetTokenizer\x12 .outrider.v1.GetTokenizerRequest\x1a!.outrider.v1.GetTokenizerResponse\x12\x44\n\x07GetLoad\x12\x1b.outrider.v1.GetLoadRequest\x1a\x1c.outrider.v1.GetLoadResponse\x12\x41\n\x06Reload\x12\x1a.outrider.v1.ReloadRequest\x1a\x1b.outrider.v1.ReloadResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,8 +34,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_GETTOKENIZERRESPONSE_SPECIALTOKENSENTRY']._loaded_options = None
   _globals['_GETTOKENIZERRESPONSE_SPECIALTOKENSENTRY']._serialized_options = b'8\001'
-  _globals['_EXACTNESS']._serialized_start=1560
-  _globals['_EXACTNESS']._serialized_end=1645
+  _globals['_EXACTNESS']._serialized_start=1670
+  _globals['_EXACTNESS']._serialized_end=1755
   _globals['_GETMODELINFOREQUEST']._serialized_start=71
   _globals['_GETMODELINFOREQUEST']._serialized_end=92
   _globals['_GETMODELINFORESPONSE']._serialized_start=94
@@ -55,29 +55,29 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_RELOADRESPONSE']._serialized_start=522
   _globals['_RELOADRESPONSE']._serialized_end=576
   _globals['_MODELINFO']._serialized_start=579
-  _globals['_MODELINFO']._serialized_end=902
-  _globals['_WORKERLOAD']._serialized_start=904
-  _globals['_WORKERLOAD']._serialized_end=1002
-  _globals['_HELLO']._serialized_start=1004
-  _globals['_HELLO']._serialized_end=1072
-  _globals['_WELCOME']._serialized_start=1074
-  _globals['_WELCOME']._serialized_end=1183
-  _globals['_EVENTHEADER']._serialized_start=1185
-  _globals['_EVENTHEADER']._serialized_end=1307
-  _globals['_OPENED']._serialized_start=1309
-  _globals['_OPENED']._serialized_end=1333
-  _globals['_RESUME']._serialized_start=1335
-  _globals['_RESUME']._serialized_end=1343
-  _globals['_STALE']._serialized_start=1345
-  _globals['_STALE']._serialized_end=1352
-  _globals['_CLOSE']._serialized_start=1354
-  _globals['_CLOSE']._serialized_end=1361
-  _globals['_SESSIONERROR']._serialized_start=1363
-  _globals['_SESSIONERROR']._serialized_end=1422
-  _globals['_GOAWAY']._serialized_start=1424
-  _globals['_GOAWAY']._serialized_end=1453
-  _globals['_TIMINGS']._serialized_start=1455
-  _globals['_TIMINGS']._serialized_end=1558
-  _globals['_WORKERSERVICE']._serialized_start=1648
-  _globals['_WORKERSERVICE']._serialized_end=1970
+  _globals['_MODELINFO']._serialized_end=919
+  _globals['_WORKERLOAD']._serialized_start=922
+  _globals['_WORKERLOAD']._serialized_end=1112
+  _globals['_HELLO']._serialized_start=1114
+  _globals['_HELLO']._serialized_end=1182
+  _globals['_WELCOME']._serialized_start=1184
+  _globals['_WELCOME']._serialized_end=1293
+  _globals['_EVENTHEADER']._serialized_start=1295
+  _globals['_EVENTHEADER']._serialized_end=1417
+  _globals['_OPENED']._serialized_start=1419
+  _globals['_OPENED']._serialized_end=1443
+  _globals['_RESUME']._serialized_start=1445
+  _globals['_RESUME']._serialized_end=1453
+  _globals['_STALE']._serialized_start=1455
+  _globals['_STALE']._serialized_end=1462
+  _globals['_CLOSE']._serialized_start=1464
+  _globals['_CLOSE']._serialized_end=1471
+  _globals['_SESSIONERROR']._serialized_start=1473
+  _globals['_SESSIONERROR']._serialized_end=1532
+  _globals['_GOAWAY']._serialized_start=1534
+  _globals['_GOAWAY']._serialized_end=1563
+  _globals['_TIMINGS']._serialized_start=1565
+  _globals['_TIMINGS']._serialized_end=1668
+  _globals['_WORKERSERVICE']._serialized_start=1758
+  _globals['_WORKERSERVICE']._serialized_end=2080
 # @@protoc_insertion_point(module_scope)

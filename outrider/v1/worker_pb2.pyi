@@ -73,7 +73,7 @@ class ReloadResponse(_message.Message):
     def __init__(self, info: _Optional[_Union[ModelInfo, _Mapping]] = ...) -> None: ...
 
 class ModelInfo(_message.Message):
-    __slots__ = ("model", "weight_fingerprint", "tokenizer_fingerprint", "vocab_size", "context_length", "numerics_id", "exactness", "dtype", "device", "eos_ids", "model_version", "max_depth", "max_nodes", "instance_id")
+    __slots__ = ("model", "weight_fingerprint", "tokenizer_fingerprint", "vocab_size", "context_length", "numerics_id", "exactness", "dtype", "device", "eos_ids", "model_version", "max_depth", "max_nodes", "instance_id", "adapter")
     MODEL_FIELD_NUMBER: _ClassVar[int]
     WEIGHT_FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
     TOKENIZER_FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
@@ -88,6 +88,7 @@ class ModelInfo(_message.Message):
     MAX_DEPTH_FIELD_NUMBER: _ClassVar[int]
     MAX_NODES_FIELD_NUMBER: _ClassVar[int]
     INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
+    ADAPTER_FIELD_NUMBER: _ClassVar[int]
     model: str
     weight_fingerprint: str
     tokenizer_fingerprint: str
@@ -102,19 +103,26 @@ class ModelInfo(_message.Message):
     max_depth: int
     max_nodes: int
     instance_id: bytes
-    def __init__(self, model: _Optional[str] = ..., weight_fingerprint: _Optional[str] = ..., tokenizer_fingerprint: _Optional[str] = ..., vocab_size: _Optional[int] = ..., context_length: _Optional[int] = ..., numerics_id: _Optional[str] = ..., exactness: _Optional[_Union[Exactness, str]] = ..., dtype: _Optional[str] = ..., device: _Optional[str] = ..., eos_ids: _Optional[_Iterable[int]] = ..., model_version: _Optional[str] = ..., max_depth: _Optional[int] = ..., max_nodes: _Optional[int] = ..., instance_id: _Optional[bytes] = ...) -> None: ...
+    adapter: str
+    def __init__(self, model: _Optional[str] = ..., weight_fingerprint: _Optional[str] = ..., tokenizer_fingerprint: _Optional[str] = ..., vocab_size: _Optional[int] = ..., context_length: _Optional[int] = ..., numerics_id: _Optional[str] = ..., exactness: _Optional[_Union[Exactness, str]] = ..., dtype: _Optional[str] = ..., device: _Optional[str] = ..., eos_ids: _Optional[_Iterable[int]] = ..., model_version: _Optional[str] = ..., max_depth: _Optional[int] = ..., max_nodes: _Optional[int] = ..., instance_id: _Optional[bytes] = ..., adapter: _Optional[str] = ...) -> None: ...
 
 class WorkerLoad(_message.Message):
-    __slots__ = ("num_sessions", "num_waiting", "num_pages", "num_free_pages")
+    __slots__ = ("num_sessions", "num_waiting", "num_pages", "num_free_pages", "memory_bytes", "memory_limit_bytes", "utilization")
     NUM_SESSIONS_FIELD_NUMBER: _ClassVar[int]
     NUM_WAITING_FIELD_NUMBER: _ClassVar[int]
     NUM_PAGES_FIELD_NUMBER: _ClassVar[int]
     NUM_FREE_PAGES_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_LIMIT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    UTILIZATION_FIELD_NUMBER: _ClassVar[int]
     num_sessions: int
     num_waiting: int
     num_pages: int
     num_free_pages: int
-    def __init__(self, num_sessions: _Optional[int] = ..., num_waiting: _Optional[int] = ..., num_pages: _Optional[int] = ..., num_free_pages: _Optional[int] = ...) -> None: ...
+    memory_bytes: int
+    memory_limit_bytes: int
+    utilization: float
+    def __init__(self, num_sessions: _Optional[int] = ..., num_waiting: _Optional[int] = ..., num_pages: _Optional[int] = ..., num_free_pages: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., memory_limit_bytes: _Optional[int] = ..., utilization: _Optional[float] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("revision", "minimum_revision", "peer_id")

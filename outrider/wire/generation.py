@@ -41,6 +41,12 @@ class Speculation:
     source: DraftSource | None = None
     # The product of the draft's confidence at which a candidate ends; 0: never.
     min_confidence: float | None = None
+    # Bounds of what is chosen per round while k is None; no drafts at all are always a choice.
+    min_k: int | None = None
+    max_k: int | None = None
+    # Wished time per output token behind the first, and from receipt to the last of max_tokens.
+    tpot_target_ms: int | None = None
+    finish_target_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +57,15 @@ class Failure:
     message: str
     retryable: bool = False
     retry_after_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SourceCounters:
+    """Tokens of one draft source; a proposal may join several."""
+
+    source: DraftSource
+    drafted: int = 0
+    accepted: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +83,8 @@ class Counters:
     # Index i: rounds with a token of depth i + 1, put to the target and committed.
     drafted_by_position: tuple[int, ...] = ()
     accepted_by_position: tuple[int, ...] = ()
+    # One per source that drafted; their sums are `drafted` and `accepted`.
+    by_source: tuple[SourceCounters, ...] = ()
 
     @property
     def tau(self) -> float:
@@ -102,6 +119,7 @@ class Costs:
 
 
 _COSTS = tuple(field.name for field in fields(Costs))
+_OPTIONAL = tuple(field.name for field in fields(Speculation) if field.name != "source")
 
 
 def sampling_to_pb(parameters: SamplingParameters) -> pb.Sampling:
@@ -148,16 +166,16 @@ def speculation_to_pb(speculation: Speculation) -> pb.Speculation:
         w=speculation.w,
         source=source_to_pb(speculation.source),
         min_confidence=speculation.min_confidence,
+        min_k=speculation.min_k,
+        max_k=speculation.max_k,
+        tpot_target_ms=speculation.tpot_target_ms,
+        finish_target_ms=speculation.finish_target_ms,
     )
 
 
 def speculation_from_pb(message: pb.Speculation) -> Speculation:
-    return Speculation(
-        k=message.k if message.HasField("k") else None,
-        w=message.w if message.HasField("w") else None,
-        source=source_from_pb(message.source),
-        min_confidence=message.min_confidence if message.HasField("min_confidence") else None,
-    )
+    optional = {name: getattr(message, name) for name in _OPTIONAL if message.HasField(name)}
+    return Speculation(source=source_from_pb(message.source), **optional)
 
 
 def source_to_pb(source: DraftSource | None) -> str:
@@ -218,6 +236,10 @@ def counters_to_pb(counters: Counters) -> pb.Counters:
         reopens=counters.reopens,
         drafted_by_position=counters.drafted_by_position,
         accepted_by_position=counters.accepted_by_position,
+        by_source=[
+            pb.SourceCounters(source=source_to_pb(each.source), drafted=each.drafted, accepted=each.accepted)
+            for each in counters.by_source
+        ],
     )
 
 
@@ -233,6 +255,11 @@ def counters_from_pb(message: pb.Counters) -> Counters:
         reopens=message.reopens,
         drafted_by_position=tuple(message.drafted_by_position),
         accepted_by_position=tuple(message.accepted_by_position),
+        by_source=tuple(
+            SourceCounters(source, each.drafted, each.accepted)
+            for each in message.by_source
+            if (source := source_from_pb(each.source)) is not None
+        ),
     )
 
 

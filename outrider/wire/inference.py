@@ -79,6 +79,10 @@ class GenerateRequest:
     """One delta per token in place of one per round."""
     cache_salt: str = ""
     """What is kept of the prompt is shared with requests of the same salt only."""
+    store: bool = True
+    """Whether the shared store may be written and read for it."""
+    workload: str = ""
+    """A free label of the kind of text; empty: guessed from the prompt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +126,8 @@ def encode_generate(request: GenerateRequest) -> pb.GenerateRequest:
         choice=request.choice,
         token_by_token=request.token_by_token,
         cache_salt=request.cache_salt,
+        store=None if request.store else False,
+        workload=request.workload,
     )
     match request.prompt:
         case str(text):
@@ -148,6 +154,8 @@ def decode_generate(message: pb.GenerateRequest) -> GenerateRequest:
         choice=message.choice,
         token_by_token=message.token_by_token,
         cache_salt=message.cache_salt,
+        store=message.store if message.HasField("store") else True,
+        workload=message.workload,
     )
 
 
@@ -194,6 +202,19 @@ def encode_models(models: Iterable[worker.ModelInfo]) -> pb.ListModelsResponse:
 
 def decode_models(message: pb.ListModelsResponse) -> tuple[worker.ModelInfo, ...]:
     return tuple(worker.info_from_pb(info) for info in message.models)
+
+
+def purge_request() -> pb.InferenceServicePurgeRequest:
+    return pb.InferenceServicePurgeRequest()
+
+
+def encode_purged(num_entries: int) -> pb.InferenceServicePurgeResponse:
+    return pb.InferenceServicePurgeResponse(num_entries=num_entries)
+
+
+def decode_purged(message: pb.InferenceServicePurgeResponse) -> int:
+    """How many entries were removed."""
+    return message.num_entries
 
 
 def _prompt_from_pb(message: pb.GenerateRequest) -> Prompt | None:

@@ -1,8 +1,7 @@
-"""Generation on token ids and the scheduler's view of its workers (scheduler.proto)."""
+"""Generation on token ids (scheduler.proto)."""
 
 from __future__ import annotations
 
-import enum
 from dataclasses import dataclass
 
 from outrider.sampling.acceptance import FinishReason, TokenLogprobs
@@ -29,6 +28,7 @@ from outrider.wire.generation import (
     speculation_from_pb,
     speculation_to_pb,
 )
+from outrider.wire.state import SchedulerState, state_from_pb, state_to_pb
 from outrider.wire.tensors import MalformedMessage, ids_from_tensor, ids_to_tensor
 
 
@@ -45,6 +45,10 @@ class GenerateRequest:
     numerics_id: str = ""
     tenant: str = ""
     cache_salt: str = ""
+    # Whether the shared store may be written and read for it.
+    store: bool = True
+    # A free label of the kind of text.
+    workload: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,43 +92,6 @@ class FinishRequest:
     reason: FinishReason
 
 
-class WorkerStatus(enum.Enum):
-    """Whether a worker can be used; the values are the wire's."""
-
-    READY = 1
-    UNREACHABLE = 2
-    REFUSED = 3
-    DRAINING = 4
-
-
-_STATUSES = {
-    WorkerStatus.READY: pb.WORKER_STATUS_READY,
-    WorkerStatus.UNREACHABLE: pb.WORKER_STATUS_UNREACHABLE,
-    WorkerStatus.REFUSED: pb.WORKER_STATUS_REFUSED,
-    WorkerStatus.DRAINING: pb.WORKER_STATUS_DRAINING,
-}
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerState:
-    """What the scheduler knows about one worker; `info` is None before the first Welcome."""
-
-    address: str
-    status: WorkerStatus
-    reason: str = ""
-    info: worker.ModelInfo | None = None
-    load: worker.WorkerLoad = worker.WorkerLoad()
-
-
-@dataclass(frozen=True, slots=True)
-class SchedulerState:
-    """All workers and the number of running sessions."""
-
-    validators: tuple[WorkerState, ...] = ()
-    drafts: tuple[WorkerState, ...] = ()
-    num_sessions: int = 0
-
-
 def encode_generate(request: GenerateRequest) -> pb.SchedulerServiceGenerateRequest:
     return pb.SchedulerServiceGenerateRequest(
         prompt=ids_to_tensor(request.prompt),
@@ -136,6 +103,8 @@ def encode_generate(request: GenerateRequest) -> pb.SchedulerServiceGenerateRequ
         speculation=speculation_to_pb(request.speculation),
         tenant=request.tenant,
         cache_salt=request.cache_salt,
+        store=None if request.store else False,
+        workload=request.workload,
     )
 
 
@@ -151,6 +120,8 @@ def decode_generate(message: pb.SchedulerServiceGenerateRequest) -> GenerateRequ
         speculation=speculation_from_pb(message.speculation),
         tenant=message.tenant,
         cache_salt=message.cache_salt,
+        store=message.store if message.HasField("store") else True,
+        workload=message.workload,
     )
 
 
@@ -230,19 +201,37 @@ def watch_request() -> pb.WatchRequest:
 
 
 def encode_describe(state: SchedulerState) -> pb.DescribeResponse:
-    return pb.DescribeResponse(state=_state_to_pb(state))
+    return pb.DescribeResponse(state=state_to_pb(state))
 
 
 def decode_describe(message: pb.DescribeResponse) -> SchedulerState:
-    return _state_from_pb(message.state)
+    return state_from_pb(message.state)
 
 
 def encode_watch(state: SchedulerState) -> pb.WatchResponse:
-    return pb.WatchResponse(state=_state_to_pb(state))
+    return pb.WatchResponse(state=state_to_pb(state))
 
 
 def decode_watch(message: pb.WatchResponse) -> SchedulerState:
-    return _state_from_pb(message.state)
+    return state_from_pb(message.state)
+
+
+def purge_request(tenant: str) -> pb.PurgeRequest:
+    return pb.PurgeRequest(tenant=tenant)
+
+
+def decode_purge(message: pb.PurgeRequest) -> str:
+    """The tenant to forget."""
+    return message.tenant
+
+
+def encode_purged(num_entries: int) -> pb.PurgeResponse:
+    return pb.PurgeResponse(num_entries=num_entries)
+
+
+def decode_purged(message: pb.PurgeResponse) -> int:
+    """How many entries were removed."""
+    return message.num_entries
 
 
 def _finished_to_pb(finished: Finished) -> pb.Finished:
@@ -267,44 +256,4 @@ def _finished_from_pb(message: pb.Finished) -> Finished:
         changed_replica=message.changed_replica,
         draft_status=message.draft_status,
         costs=costs_from_pb(message.costs),
-    )
-
-
-def _state_to_pb(state: SchedulerState) -> pb.SchedulerState:
-    return pb.SchedulerState(
-        validators=[_worker_to_pb(each) for each in state.validators],
-        drafts=[_worker_to_pb(each) for each in state.drafts],
-        num_sessions=state.num_sessions,
-    )
-
-
-def _state_from_pb(message: pb.SchedulerState) -> SchedulerState:
-    return SchedulerState(
-        validators=tuple(_worker_from_pb(each) for each in message.validators),
-        drafts=tuple(_worker_from_pb(each) for each in message.drafts),
-        num_sessions=message.num_sessions,
-    )
-
-
-def _worker_to_pb(state: WorkerState) -> pb.WorkerState:
-    return pb.WorkerState(
-        address=state.address,
-        status=_STATUSES[state.status],
-        reason=state.reason,
-        info=worker.info_to_pb(state.info) if state.info else None,
-        load=worker.load_to_pb(state.load),
-    )
-
-
-def _worker_from_pb(message: pb.WorkerState) -> WorkerState:
-    try:
-        status = WorkerStatus(message.status)
-    except ValueError:  # a status of a later revision: not known to be usable
-        status = WorkerStatus.REFUSED
-    return WorkerState(
-        address=message.address,
-        status=status,
-        reason=message.reason,
-        info=worker.info_from_pb(message.info) if message.HasField("info") else None,
-        load=worker.load_from_pb(message.load),
     )

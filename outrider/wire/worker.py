@@ -45,6 +45,7 @@ class ModelInfo:
     instance_id: bytes
     max_depth: int = MAX_DEPTH
     max_nodes: int = MAX_NODES
+    adapter: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,11 @@ class WorkerLoad:
     num_waiting: int = 0
     num_pages: int = 0
     num_free_pages: int = 0
+    # Of the process, or of its device where it has one, and what there is of it; 0: not known.
+    memory_bytes: int = 0
+    memory_limit_bytes: int = 0
+    # Share of the last second in which the device computed.
+    utilization: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +244,7 @@ def info_to_pb(info: ModelInfo) -> pb.ModelInfo:
         max_depth=info.max_depth,
         max_nodes=info.max_nodes,
         instance_id=info.instance_id,
+        adapter=info.adapter,
     )
 
 
@@ -257,6 +264,7 @@ def info_from_pb(message: pb.ModelInfo) -> ModelInfo:
         max_depth=message.max_depth,
         max_nodes=message.max_nodes,
         instance_id=message.instance_id,
+        adapter=message.adapter,
     )
 
 
@@ -293,6 +301,9 @@ def load_to_pb(load: WorkerLoad) -> pb.WorkerLoad:
         num_waiting=load.num_waiting,
         num_pages=load.num_pages,
         num_free_pages=load.num_free_pages,
+        memory_bytes=load.memory_bytes,
+        memory_limit_bytes=load.memory_limit_bytes,
+        utilization=load.utilization,
     )
 
 
@@ -302,6 +313,9 @@ def load_from_pb(message: pb.WorkerLoad) -> WorkerLoad:
         num_waiting=message.num_waiting,
         num_pages=message.num_pages,
         num_free_pages=message.num_free_pages,
+        memory_bytes=message.memory_bytes,
+        memory_limit_bytes=message.memory_limit_bytes,
+        utilization=message.utilization if message.HasField("utilization") else None,
     )
 
 

@@ -12,7 +12,7 @@ from outrider.telemetry import In, Metrics, StreamMeter
 from outrider.v1 import draft_pb2_grpc, validator_pb2_grpc
 from outrider.wire import draft, validator
 from outrider.wire.draft import OpenDraft, Proposal, Propose
-from outrider.wire.scheduler import WorkerState, WorkerStatus
+from outrider.wire.state import WorkerState, WorkerStatus
 from outrider.wire.validator import OpenTarget, Verdict, Verify
 from services.scheduler.compatibility import Tokenizers
 from services.scheduler.latency import Latency

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from outrider.rpc.errors import NoEqualReplica, NotFound, Unavailable
 from outrider.telemetry import In, Metrics, Reading, Tracing
 from outrider.telemetry.metric_names import NUM_REQUESTS_RUNNING, NUM_REQUESTS_WAITING
-from outrider.wire.scheduler import Finished, FinishRequest, GenerateEvent, GenerateRequest, SchedulerState
+from outrider.wire.scheduler import Finished, FinishRequest, GenerateEvent, GenerateRequest
+from outrider.wire.state import SchedulerState
 from services.scheduler.admission import check_against_model, check_shape, plan_of
 from services.scheduler.metering import Meter
 from services.scheduler.ports import ValidatorPort

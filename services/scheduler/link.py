@@ -20,7 +20,7 @@ from outrider.rpc.errors import (
     error_from_rpc,
 )
 from outrider.telemetry import StreamMeter, get_logger
-from outrider.wire.scheduler import WorkerState, WorkerStatus
+from outrider.wire.state import WorkerState, WorkerStatus
 from outrider.wire.stream import Note
 from outrider.wire.tensors import MalformedMessage
 from outrider.wire.worker import (

@@ -32,7 +32,7 @@ from outrider.telemetry import tracing_to
 from outrider.telemetry.names import is_declared_attribute, is_declared_span
 from outrider.wire.generation import Failure
 from outrider.wire.inference import GenerateRequest
-from outrider.wire.scheduler import SchedulerState, WorkerStatus
+from outrider.wire.state import SchedulerState, WorkerStatus
 from tests.support.gateway import running_gateway
 from tests.support.scripted import Script
 

@@ -9,14 +9,8 @@ from typing import TYPE_CHECKING
 from outrider.rpc.channel import open_channel
 from outrider.v1 import scheduler_pb2_grpc, worker_pb2_grpc
 from outrider.wire import worker_calls
-from outrider.wire.scheduler import (
-    SchedulerState,
-    WorkerStatus,
-    decode_describe,
-    decode_watch,
-    describe_request,
-    watch_request,
-)
+from outrider.wire.scheduler import decode_describe, decode_watch, describe_request, watch_request
+from outrider.wire.state import SchedulerState, WorkerStatus
 
 if TYPE_CHECKING:
     from outrider.wire.worker import ModelInfo, WorkerLoad

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from outrider.client import Completion, Delta, Final, OutriderClient, Prompt, SamplingParameters, Speculation
 from outrider.client.completion import collect
-from outrider.wire.scheduler import WorkerState, WorkerStatus
+from outrider.wire.state import WorkerState, WorkerStatus
 from tests.support.calls import load_of, state_of
 from tests.support.cluster import Process
 from tests.support.tcp_proxy import TcpProxy

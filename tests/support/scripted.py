@@ -16,7 +16,7 @@ from outrider.sampling.acceptance import FinishReason
 from outrider.v1 import scheduler_pb2_grpc, worker_pb2_grpc
 from outrider.wire import scheduler
 from outrider.wire.generation import Counters, Failure
-from outrider.wire.scheduler import WorkerState, WorkerStatus
+from outrider.wire.state import WorkerState, WorkerStatus
 from outrider.wire.worker import Exactness, ModelInfo, TokenizerFiles, tokenizer_to_pb
 
 SESSION = b"0123456789abcdef"

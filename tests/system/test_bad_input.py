@@ -32,7 +32,7 @@ from outrider.rpc.channel import open_channel
 from outrider.rpc.errors import OutriderError, error_from_rpc
 from outrider.v1 import inference_pb2_grpc
 from outrider.wire.inference import MAX_STOPS, GenerateRequest, encode_generate
-from outrider.wire.scheduler import WorkerStatus
+from outrider.wire.state import WorkerStatus
 from tests.support.calls import load_of, state_of, until_drafts_ready
 from tests.support.cluster import Cluster, Process, start_all
 from tests.support.command_line import SOURCE_FOLDER, outrider

@@ -16,7 +16,7 @@ from outrider.client import Completion, OutriderClient, PromptIds, SamplingParam
 from outrider.rpc.errors import NoEqualReplica, Unavailable
 from outrider.wire.draft import Propose
 from outrider.wire.inference import Prompt
-from outrider.wire.scheduler import WorkerStatus
+from outrider.wire.state import WorkerStatus
 from outrider.wire.worker import Header, TokenizerFiles
 from tests.support.calls import free_port, load_of, model_info
 from tests.support.cluster import Cluster, Process, start_all

@@ -25,7 +25,8 @@ from outrider.sampling.parameters import InvalidParameter, SamplingParameters
 from outrider.v1 import scheduler_pb2_grpc
 from outrider.wire import scheduler as wire
 from outrider.wire.generation import Failure
-from outrider.wire.scheduler import GenerateRequest, SchedulerState
+from outrider.wire.scheduler import GenerateRequest
+from outrider.wire.state import SchedulerState
 from outrider.wire.tensors import MalformedMessage
 
 NAME = "outrider.v1.SchedulerService"

@@ -18,6 +18,8 @@ FULL = {
     "choice": 3,
     "token_by_token": True,
     "cache_salt": "salt",
+    "store": False,
+    "workload": "code",
 }
 
 

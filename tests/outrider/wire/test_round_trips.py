@@ -10,7 +10,7 @@ from outrider.sampling.acceptance import FinishReason, TokenLogprobs
 from outrider.sampling.parameters import SamplingParameters
 from outrider.sampling.tree import DraftTree
 from outrider.v1 import draft_pb2, generation_pb2, scheduler_pb2, tensor_pb2, validator_pb2, worker_pb2
-from outrider.wire import draft, generation, scheduler, tensors, trees, validator, worker
+from outrider.wire import draft, generation, scheduler, state, tensors, trees, validator, worker
 
 int32 = st.integers(-(2**31), 2**31 - 1)
 uint32 = st.integers(0, 2**32 - 1)
@@ -58,13 +58,24 @@ failures = st.builds(
     generation.Failure, text, text, retryable=st.booleans(), retry_after_ms=st.none() | uint32
 )
 positions = st.lists(uint32, max_size=3).map(tuple)
-counters = st.builds(generation.Counters, *([uint32] * 8), positions, positions)
+sources = st.sampled_from(generation.DraftSource)
+counters = st.builds(
+    generation.Counters,
+    *([uint32] * 8),
+    positions,
+    positions,
+    st.lists(st.builds(generation.SourceCounters, sources, uint32, uint32), max_size=3).map(tuple),
+)
 costs = st.builds(generation.Costs, *([st.integers(0, 2**64 - 1)] * 14), uint32)
 speculations = st.builds(
     generation.Speculation,
     k=st.none() | uint32,
     w=st.none() | uint32,
-    source=st.none() | st.sampled_from(generation.DraftSource),
+    source=st.none() | sources,
+    min_k=st.none() | uint32,
+    max_k=st.none() | uint32,
+    tpot_target_ms=st.none() | uint32,
+    finish_target_ms=st.none() | uint32,
 )
 infos = st.builds(
     worker.ModelInfo,
@@ -79,11 +90,14 @@ infos = st.builds(
     device=text,
     eos_ids=small_ids,
     model_version=text,
+    adapter=text,
     instance_id=session,
     max_depth=uint32,
     max_nodes=uint32,
 )
-loads = st.builds(worker.WorkerLoad, uint32, uint32, uint32, uint32)
+loads = st.builds(
+    worker.WorkerLoad, uint32, uint32, uint32, uint32, uint64, uint64, st.none() | st.floats(0, 1, width=32)
+)
 timings = st.builds(worker.Timings, *([uint32] * 5))
 headers = st.builds(worker.Header, session, uint32, uint32, uint32, text, text)
 common_events = (
@@ -194,6 +208,8 @@ def test_validator_responses(message):
         numerics_id=text,
         tenant=text,
         cache_salt=text,
+        store=st.booleans(),
+        workload=text,
     )
 )
 def test_generate_requests(request):
@@ -229,14 +245,51 @@ def test_finish(request, answer):
 
 
 worker_states = st.lists(
-    st.builds(
-        scheduler.WorkerState, text, st.sampled_from(scheduler.WorkerStatus), text, st.none() | infos, loads
-    ),
+    st.builds(state.WorkerState, text, st.sampled_from(state.WorkerStatus), text, st.none() | infos, loads),
     max_size=3,
 ).map(tuple)
 
 
-@given(st.builds(scheduler.SchedulerState, worker_states, worker_states, uint32))
+float64 = st.floats(allow_nan=False)
+big_positions = st.lists(uint64, max_size=3).map(tuple)
+controls = st.builds(
+    state.ControlState,
+    text,
+    uint64,
+    float64,
+    big_positions,
+    st.lists(
+        st.builds(state.SourceState, sources, uint64, uint64, big_positions, big_positions), max_size=2
+    ).map(tuple),
+    st.none() | uint32,
+    st.dictionaries(text, float64, max_size=3),
+)
+alerts = st.builds(
+    state.AlertState,
+    *([text] * 3),
+    st.booleans(),
+    st.none() | float64,
+    st.none() | float64,
+    st.none() | float64,
+    text,
+    uint64,
+)
+events = st.builds(state.AlertEvent, uint64, *([text] * 3))
+
+
+@given(
+    st.builds(
+        state.SchedulerState,
+        worker_states,
+        worker_states,
+        uint32,
+        uint32,
+        controls,
+        st.lists(alerts, max_size=2).map(tuple),
+        st.lists(events, max_size=2).map(tuple),
+        st.builds(state.StoreState, text, st.booleans(), text, *([uint64] * 4)),
+    )
+)
 def test_states(state):
     assert scheduler.decode_describe(over_the_wire(scheduler.encode_describe(state))) == state
     assert scheduler.decode_watch(over_the_wire(scheduler.encode_watch(state))) == state
@@ -354,7 +407,7 @@ def test_values_of_a_later_revision_claim_nothing():
     assert generation.finish_from_pb(99) is None
     assert worker.exactness_from_pb(99) is worker.Exactness.NEAR_TIE
     later = scheduler_pb2.DescribeResponse(state={"validators": [{"address": "a:1", "status": 99}]})
-    assert scheduler.decode_describe(later).validators[0].status is scheduler.WorkerStatus.REFUSED
+    assert scheduler.decode_describe(later).validators[0].status is state.WorkerStatus.REFUSED
 
 
 def test_ids_and_indices_are_packed():

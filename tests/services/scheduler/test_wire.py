@@ -17,7 +17,8 @@ from outrider.v1 import scheduler_pb2_grpc
 from outrider.wire import scheduler as wire
 from outrider.wire.draft import OpenDraft, Proposal, Propose
 from outrider.wire.generation import DraftSource, Failure, Speculation
-from outrider.wire.scheduler import Committed, Finished, FinishRequest, GenerateRequest, Started, WorkerStatus
+from outrider.wire.scheduler import Committed, Finished, FinishRequest, GenerateRequest, Started
+from outrider.wire.state import WorkerStatus
 from outrider.wire.validator import OpenTarget, Verify
 from outrider.wire.worker import Addressed, Close, Resume, TokenizerFiles
 from services.scheduler.server import serve
