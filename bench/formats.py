@@ -1,4 +1,4 @@
-"""`python -m bench.formats [MODEL]`: how long a step of a model takes in each weight format, in turns."""
+"""`python -m bench.formats [MODEL [FORMAT...]]`: how long a step takes in each weight format, in turns."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from unittest.mock import patch
 
 from outrider.runtime.loading import load_runtime
-from outrider.runtime.native import NoNativeLibrary
 from outrider.runtime.sequence import Segment
 
 if TYPE_CHECKING:
@@ -20,17 +19,24 @@ CONTEXT = 100
 REPEATS = 5
 ROUNDS = 4
 KV_BYTES = 64 << 20
+FORMATS = ("bfloat16", "int8", "int4")
+OTHERS = {
+    "bfloat16": ("oneDNN", "outrider.runtime.weights.obstacle_to_tiles"),
+    "int4": ("torch's kernels", "outrider.runtime.loading.obstacle_to_native"),
+}
+"""What a format runs on where our own compiled code can not be had, and the function that says so."""
 
 
 def main() -> None:
     """Print milliseconds per format and number of rows: the median, and in brackets the extremes."""
-    model = sys.argv[1] if len(sys.argv) > 1 else "qwen-coder-0.5b"
-    runtimes = {
-        dtype: load_runtime(model, dtype=dtype, kv_budget_bytes=KV_BYTES)
-        for dtype in ("bfloat16", "int8", "int4")
-    }
-    with patch("outrider.runtime.loading.native_library", side_effect=NoNativeLibrary("left out here")):
-        runtimes["int4, torch's kernels"] = load_runtime(model, dtype="int4", kv_budget_bytes=KV_BYTES)
+    model, *formats = sys.argv[1:] or ["qwen-coder-0.5b"]
+    runtimes: dict[str, Runtime] = {}
+    for dtype in formats or FORMATS:
+        runtimes[dtype] = load_runtime(model, dtype=dtype, kv_budget_bytes=KV_BYTES)
+        if dtype in OTHERS:
+            name, obstacle = OTHERS[dtype]
+            with patch(obstacle, return_value="left out here"):
+                runtimes[f"{dtype}, {name}"] = load_runtime(model, dtype=dtype, kv_budget_bytes=KV_BYTES)
     found: dict[tuple[str, int], list[float]] = {}
     for _ in range(ROUNDS):
         for name, runtime in runtimes.items():

@@ -14,6 +14,7 @@ from transformers.utils import logging as transformers_logging
 
 from outrider.runtime.attention import IMPLEMENTATION
 from outrider.runtime.checkpoints import checkpoint_folder, read_json
+from outrider.runtime.compiling import NoNativeLibrary
 from outrider.runtime.cost import model_cost
 from outrider.runtime.decoder import fuse_layers
 from outrider.runtime.dtypes import DTYPES
@@ -25,7 +26,6 @@ from outrider.runtime.kv import KVPool, KVShape
 from outrider.runtime.mapped import release_pages
 from outrider.runtime.native import (
     NativeForward,
-    NoNativeLibrary,
     native_library,
     obstacle_to_native,
     store_native,
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from torch import nn
     from transformers import PreTrainedConfig, PreTrainedModel
 
+    from outrider.runtime.compiling import NativeLibrary
     from outrider.runtime.forward import Forward
-    from outrider.runtime.native.library import NativeLibrary
 
 DEFAULT_KV_BUDGET_BYTES = 1 << 30
 

@@ -45,7 +45,7 @@ class SchedulerSettings(ServerSettings):
     """Draft workers, comma-separated host:port; empty: none."""
     default_k: int = Field(default=12, ge=0)
     """Most drafted tokens per candidate where the request gives no k; confidence may end them earlier."""
-    min_confidence: float = Field(default=0.6, ge=0, le=1)
+    min_confidence: float = Field(default=0.5, ge=0, le=1)
     """A draft without a k from the request ends when its confidence has fallen below this; 0: never."""
     max_k: int = Field(default=16, ge=0, le=MAX_DEPTH)
     """The largest k that a request may ask for."""

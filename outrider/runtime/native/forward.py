@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from torch import nn
     from transformers import PreTrainedModel
 
+    from outrider.runtime.compiling import NativeLibrary
     from outrider.runtime.kv import KVPool
     from outrider.runtime.layout import StepLayout
-    from outrider.runtime.native.library import NativeLibrary
     from outrider.runtime.native.weights import NativeLinear
 
 _Pointer = ctypes.c_void_p

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
@@ -12,9 +11,7 @@ from outrider.runtime.errors import ModelError
 from outrider.runtime.weights.int4 import Int4Linear
 from outrider.runtime.weights.int8 import Int8Linear
 from outrider.runtime.weights.packed import PackedLinear
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from outrider.runtime.weights.tiled import TiledLinear, obstacle_to_tiles
 
 __all__ = [
     "CAREFUL",
@@ -23,9 +20,12 @@ __all__ = [
     "Int8Linear",
     "PackedLinear",
     "RowCounts",
+    "TiledLinear",
     "row_counts",
     "store_linears",
 ]
+
+Form = type[Int4Linear | Int8Linear | TiledLinear | PackedLinear]
 
 QUANTIZED: dict[str, type[Int4Linear | Int8Linear]] = {"int8": Int8Linear, "int4": Int4Linear}
 """Weight-only formats: activations and keys and values stay bfloat16."""
@@ -43,11 +43,13 @@ def store_linears(model: nn.Module, dtype: str, device: torch.device) -> None:
         raise ModelError(f"dtype {dtype} has kernels for the CPU only; use bfloat16 on {device}")
     if device.type != "cpu":
         return
-    packs = bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())  # noqa: SLF001  # the only way to ask
+    forms = _forms(dtype)
     for parent in list(model.modules()):
         for name, child in list(parent.named_children()):
             if type(child) is nn.Linear and child.weight.dtype == torch.bfloat16:
-                setattr(parent, name, _stored(child, QUANTIZED.get(dtype), packs=packs))
+                form = next((form for form in forms if form.takes(child)), None)
+                if form is not None:
+                    setattr(parent, name, form(child))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,8 @@ FEW = 16
 CAREFUL = RowCounts(fewest=4, multiple=4, coarse=8)
 """Holds for float32, and so for all."""
 
+# Our own products need no second row, but torch sums a single one in another way in the norms.
+_TILED = RowCounts(fewest=2, multiple=1, coarse=1)
 # oneDNN's bfloat16 products differ for one row only, and take longer for two and three than for four.
 _PACKED = RowCounts(fewest=4, multiple=1, coarse=8)
 _QUANTIZED = RowCounts(fewest=1, multiple=1, coarse=1)
@@ -88,11 +92,16 @@ def row_counts(model: nn.Module) -> RowCounts:
 def _row_counts_of(module: nn.Module) -> RowCounts:
     if isinstance(module, PackedLinear):
         return _PACKED
+    if isinstance(module, TiledLinear):
+        return _TILED
     return CAREFUL if isinstance(module, nn.Linear) else _QUANTIZED
 
 
-def _stored(linear: nn.Linear, quantized: type[Int4Linear | Int8Linear] | None, *, packs: bool) -> nn.Module:
-    make: Callable[[nn.Linear], nn.Module] | None = PackedLinear if packs else None
-    if quantized is not None and quantized.takes(linear):
-        make = quantized
-    return make(linear) if make else linear
+def _forms(dtype: str) -> list[Form]:
+    """What a layer may become; the first that takes it."""
+    forms: list[Form] = [QUANTIZED[dtype]] if dtype in QUANTIZED else []
+    if obstacle_to_tiles() is None:
+        forms.append(TiledLinear)
+    if torch.ops.mkldnn._is_mkldnn_bf16_supported():  # noqa: SLF001  # the only way to ask
+        forms.append(PackedLinear)
+    return forms

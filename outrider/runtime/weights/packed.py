@@ -24,6 +24,11 @@ class PackedLinear(nn.Module):
             linear.weight.detach().contiguous(), _EXPECTED_ROWS
         )
 
+    @staticmethod
+    def takes(_: nn.Linear) -> bool:
+        """Any layer."""
+        return True
+
     def forward(self, rows: torch.Tensor) -> torch.Tensor:
         """[..., in_features] -> [..., out_features]."""
         result: torch.Tensor = torch.ops.mkldnn._linear_pointwise(  # noqa: SLF001  # as above

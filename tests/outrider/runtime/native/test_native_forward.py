@@ -7,10 +7,11 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
+from outrider.runtime.compiling import COMPILER_VARIABLE, NoNativeLibrary
 from outrider.runtime.loading import load_runtime
-from outrider.runtime.native import NativeForward, NoNativeLibrary, native_library
-from outrider.runtime.native.library import COMPILER_VARIABLE
+from outrider.runtime.native import NativeForward, native_library
 from outrider.runtime.sequence import Segment
+from outrider.runtime.weights import TiledLinear
 from outrider.runtime.weights.int4 import GROUP, MIDDLE, quantize
 from outrider.wire.worker import Exactness
 from tests.support.models import tiny_model
@@ -104,3 +105,10 @@ def test_a_compiler_that_fails_is_told_of(forgetful, monkeypatch):
     with pytest.raises(NoNativeLibrary, match="false failed"):
         native_library()
     assert not list((forgetful / "native").iterdir())
+
+
+def test_without_our_products_bfloat16_is_as_exact(monkeypatch, tmp_path):
+    monkeypatch.setattr("outrider.runtime.weights.obstacle_to_tiles", lambda: "left out here")
+    runtime = load_runtime(str(tiny_model(tmp_path / "model")), dtype="bfloat16", kv_budget_bytes=8 << 20)
+    assert not any(isinstance(each, TiledLinear) for each in runtime._forward._model.modules())
+    assert runtime.info.exactness == Exactness.BITWISE

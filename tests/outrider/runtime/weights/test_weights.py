@@ -13,10 +13,12 @@ from outrider.runtime.weights import (
     Int8Linear,
     PackedLinear,
     RowCounts,
+    TiledLinear,
     row_counts,
     store_linears,
 )
 from outrider.runtime.weights.int4 import GROUP, MIDDLE, quantize
+from outrider.runtime.weights.tiled import obstacle_to_tiles
 
 CPU = torch.device("cpu")
 
@@ -75,6 +77,51 @@ def test_a_quantized_row_has_the_same_bits_for_any_number_of_rows(form):
         assert all(torch.equal(layer(rows[: count + 1])[count], together[count]) for count in range(33))
 
 
+def tiled(layer: nn.Linear) -> TiledLinear:
+    if why := obstacle_to_tiles():
+        pytest.skip(why)
+    return TiledLinear(layer)
+
+
+@pytest.mark.parametrize("outputs", [16, 32, 80])
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_tiled_layer_is_the_layer_up_to_rounding(outputs, bias):
+    layer = linear(130, outputs, bias=bias)
+    rows = torch.randn(29, 130, generator=torch.Generator().manual_seed(4)).to(torch.bfloat16)
+    with torch.inference_mode():
+        found = tiled(layer)(rows[None])[0].float()
+        exact = layer.float()(rows.float())
+    assert found.shape == exact.shape
+    assert bool(((found - exact).abs() <= exact.abs() * 2**-8 + 1e-5).all())
+
+
+@given(st.integers(1, 60), st.integers(0, 100), st.integers(1, 3))
+def test_a_tiled_row_has_the_same_bits_for_any_number_of_rows_and_threads(count, seed, threads):
+    layer = tiled(linear(256, 80))
+    rows = torch.randn(60, 256, generator=torch.Generator().manual_seed(seed)).to(torch.bfloat16)
+    before = torch.get_num_threads()
+    with torch.inference_mode():
+        together = layer(rows)
+        try:
+            torch.set_num_threads(threads)
+            assert torch.equal(layer(rows[:count]), together[:count])
+        finally:
+            torch.set_num_threads(before)
+
+
+def test_a_tiled_row_that_is_not_finite_spoils_no_other():
+    layer = tiled(linear(64, 32))
+    rows = torch.randn(15, 64, generator=torch.Generator().manual_seed(5)).to(torch.bfloat16)
+    broken = rows.clone()
+    broken[3, 7], broken[14, 0] = float("nan"), float("inf")
+    with torch.inference_mode():
+        found, sound = layer(broken), layer(rows)
+    assert not bool(found[3].isfinite().any())
+    assert not bool(found[14].isfinite().all())
+    whole = [row for row in range(15) if row not in (3, 14)]
+    assert torch.equal(found[whole], sound[whole])
+
+
 def test_layers_become_what_was_asked_for():
     def stored(dtype: str, inputs: int = 64) -> nn.Module:
         model = nn.Sequential(linear(inputs))
@@ -83,9 +130,9 @@ def test_layers_become_what_was_asked_for():
 
     assert type(stored("int8")) is Int8Linear
     assert type(stored("int4")) is Int4Linear
-    assert type(stored("bfloat16")) in (PackedLinear, nn.Linear)
+    assert type(stored("bfloat16")) in (TiledLinear, PackedLinear, nn.Linear)
     # Shapes that the kernel does not take.
-    assert type(stored("int4", inputs=40)) in (PackedLinear, nn.Linear)
+    assert type(stored("int4", inputs=40)) in (TiledLinear, PackedLinear, nn.Linear)
 
 
 def test_float32_layers_stay():
@@ -98,6 +145,7 @@ def test_rows_are_padded_for_those_layers_only_that_need_it():
     assert row_counts(nn.Sequential(Int4Linear(linear()), Int8Linear(linear()))) == RowCounts(1, 1, 1)
     assert row_counts(nn.Sequential(Int4Linear(linear()), PackedLinear(linear()))) == RowCounts(4, 1, 8)
     assert row_counts(nn.Sequential(PackedLinear(linear()), linear())) == CAREFUL
+    assert row_counts(nn.Sequential(tiled(linear()), Int8Linear(linear()))) == RowCounts(2, 1, 1)
 
 
 @pytest.mark.parametrize(
