@@ -66,6 +66,12 @@ class DraftTree:
                 parent = node
         return cls(tuple(tokens), tuple(parents))
 
+    def behind(self, prefix: Sequence[int]) -> DraftTree:
+        """A chain with this tree behind its last token."""
+        tokens = (*prefix, *self.tokens)
+        parents = (*range(-1, len(prefix) - 1), *(parent + len(prefix) for parent in self.parents))
+        return DraftTree(tokens, parents)
+
     @property
     def num_nodes(self) -> int:
         """How many tokens were drafted."""

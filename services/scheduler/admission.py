@@ -20,7 +20,7 @@ MAX_WIDTH = 8
 class Plan:
     """How much a session speculates; never changes its output."""
 
-    # Most tokens per candidate.
+    # Most tokens per candidate; where the plan adapts, what there are costs for at most.
     k: int
     w: int
     # None: the best of all for each round.
@@ -29,6 +29,9 @@ class Plan:
     until: int | None = None
     # The product of confidence at which a candidate ends before k; 0: never.
     min_confidence: float = 0.0
+    # The policy chooses a k for each round, from `min_k` to `k`, or 0.
+    adapts: bool = False
+    min_k: int = 1
 
 
 def check_shape(request: GenerateRequest) -> None:
@@ -77,12 +80,7 @@ def check_against_model(request: GenerateRequest, info: ModelInfo) -> None:
 
 def plan_of(speculation: Speculation, settings: SchedulerSettings) -> Plan:
     """The request's wishes within the limits; the settings' where it has none. Raises InvalidArgument."""
-    k = min(settings.default_k, settings.max_k) if speculation.k is None else speculation.k
-    if k > settings.max_k:
-        raise InvalidArgument(
-            f"speculation.k is {k}, the limit is {settings.max_k} (--max-k of the scheduler)",
-            field="speculation.k",
-        )
+    _check_limits(speculation, settings)
     w = 1 if speculation.w is None else speculation.w
     if not 1 <= w <= MAX_WIDTH:
         raise InvalidArgument(f"speculation.w is {w}; give 1 to {MAX_WIDTH}", field="speculation.w")
@@ -93,9 +91,52 @@ def plan_of(speculation: Speculation, settings: SchedulerSettings) -> Plan:
             f"speculation.source {source.name.lower()} is not offered here; choose one of {offered}",
             field="speculation.source",
         )
+    confidence = _threshold(speculation, settings)
     if source is DraftSource.NONE:
         return Plan(k=0, w=1, source=DraftSource.NONE)
-    return Plan(k, w, source, until=settings.draft_until, min_confidence=_threshold(speculation, settings))
+    # Who asks for a shape has it in every round.
+    shaped = speculation.k is not None or w > 1 or speculation.min_confidence is not None
+    adapts = settings.policy != "fixed" and not shaped
+    usual = settings.max_k if adapts else min(settings.default_k, settings.max_k)
+    if speculation.k is not None:
+        usual = speculation.k
+    if speculation.max_k is not None:
+        usual = min(speculation.max_k, usual) if adapts else speculation.max_k
+    return Plan(
+        k=usual,
+        w=w,
+        source=source,
+        until=settings.draft_until,
+        min_confidence=confidence,
+        adapts=adapts,
+        min_k=max(1, speculation.min_k or 1),
+    )
+
+
+def _check_limits(speculation: Speculation, settings: SchedulerSettings) -> None:
+    bounds = {"k": speculation.k, "min_k": speculation.min_k, "max_k": speculation.max_k}
+    for name, value in bounds.items():
+        if value is not None and value > settings.max_k:
+            raise InvalidArgument(
+                f"speculation.{name} is {value}, the limit is {settings.max_k} (--max-k of the scheduler)",
+                field=f"speculation.{name}",
+            )
+        if value is not None and name != "k" and speculation.k is not None:
+            raise InvalidArgument(
+                f"speculation.{name} bounds a k that is chosen for each round; leave it out, or leave k out",
+                field=f"speculation.{name}",
+            )
+    if None not in (speculation.min_k, speculation.max_k) and speculation.min_k > speculation.max_k:
+        raise InvalidArgument(
+            f"speculation.min_k is {speculation.min_k}, above max_k, {speculation.max_k}; swap them",
+            field="speculation.min_k",
+        )
+    for name in ("tpot_target_ms", "finish_target_ms"):
+        if getattr(speculation, name) == 0:
+            raise InvalidArgument(
+                f"speculation.{name} is 0; give milliseconds above 0, or leave it out",
+                field=f"speculation.{name}",
+            )
 
 
 def _threshold(speculation: Speculation, settings: SchedulerSettings) -> float:

@@ -16,6 +16,7 @@ from outrider.telemetry.metric_names import NUM_REQUESTS_RUNNING, NUM_REQUESTS_W
 from outrider.wire.scheduler import Finished, FinishRequest, GenerateEvent, GenerateRequest
 from outrider.wire.state import SchedulerState
 from services.scheduler.admission import check_against_model, check_shape, plan_of
+from services.scheduler.control.control import Control
 from services.scheduler.metering import Meter
 from services.scheduler.ports import ValidatorPort
 from services.scheduler.session import Session
@@ -51,6 +52,7 @@ class Generations:
         # Requests that have no validator yet, and those that none has room for.
         self._num_waiting = 0
         self._waiting = WaitingRoom()
+        self._control = Control(settings)
         metrics = metrics or Metrics(In.SCHEDULER)
         self._meter = Meter(metrics)
         metrics.read(
@@ -85,6 +87,7 @@ class Generations:
             self._num_waiting -= 1
         check_against_model(request, port.info)
         ends_itself = () if request.sampling.ignore_eos else port.info.eos_ids
+        control = self._control.session(port.info.model, request.workload, plan, request.speculation)
         facts = SessionFacts(
             session=secrets.token_bytes(ID_BYTES),
             request=request,
@@ -94,9 +97,11 @@ class Generations:
             workers=self._fleet,
             settings=self._settings,
             waiting=self._waiting,
+            control=control,
             meter=self._meter.session(port.info.model, waited_s=time.monotonic() - arrived_s),
         )
-        session = Session(facts, plan, port, SessionSpan(self._tracing, parent, facts.session, request))
+        span = SessionSpan(self._tracing, parent, facts.session, request)
+        session = Session(facts, plan, port, span, control)
         self._running[session.id] = session
         self._fleet.notify()
         try:

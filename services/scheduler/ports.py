@@ -89,8 +89,12 @@ class Workers(Protocol):
         """Validators that take new sessions, least loaded first; with an id, only those of equal bits."""
         ...
 
-    def draft(self) -> DraftPort | None:
-        """The least loaded draft that fits the target."""
+    def draft(self, model: str | None = None) -> DraftPort | None:
+        """A lightly loaded draft that fits the target, of one model or of any."""
+        ...
+
+    def draft_models(self) -> tuple[str, ...]:
+        """Models that some ready draft has, in an order that stays."""
         ...
 
     def why_no_draft(self) -> str:

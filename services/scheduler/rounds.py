@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
-from outrider.wire.generation import Counters, DraftSource
+from outrider.wire.generation import Counters, DraftSource, SourceCounters
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One source's tokens in a proposal; positions count from its own first token."""
+
+    source: DraftSource
+    drafted: int
+    depth: int
+    accepted: int
+    raw_accepted: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,9 +28,20 @@ class RoundRecord:
     raw_accepted: int
     drafted: int
     prefill_only: bool = False
-    # Who drafted, and how deep what was put to the target is.
+    # Who drafted the most, and how deep what was put to the target is.
     source: DraftSource = DraftSource.NONE
     depth: int = 0
+    # Who drafted what, in the order of the tokens; empty where `source` drafted all.
+    parts: tuple[Part, ...] = ()
+
+    def parts_inside(self, inside: int) -> Iterator[Part]:
+        """The parts, with what stays accepted of them in a round of whose tokens the first `inside` stay."""
+        left = min(self.accepted, inside)
+        whole = Part(self.source, self.drafted, self.depth, self.accepted, self.raw_accepted)
+        alone = self.drafted and self.source is not DraftSource.NONE
+        for part in self.parts or ((whole,) if alone else ()):
+            yield replace(part, accepted=min(part.accepted, left))
+            left = max(0, left - part.drafted)
 
 
 class Ledger:
@@ -47,6 +69,7 @@ class Ledger:
         discarded = self.discarded_rounds
         depths: list[int] = []
         accepted_depths: list[int] = []
+        by_source: dict[DraftSource, SourceCounters] = {}
         for record in self._rounds:
             inside = min(record.committed, left)
             left -= inside
@@ -62,6 +85,11 @@ class Ledger:
             depths.append(record.depth)
             accepted_depths.append(min(record.accepted, inside))
             raw_accepted += record.raw_accepted
+            for part in record.parts_inside(inside):
+                before = by_source.get(part.source, SourceCounters(part.source))
+                by_source[part.source] = SourceCounters(
+                    part.source, before.drafted + part.drafted, before.accepted + part.accepted
+                )
         return Counters(
             rounds=rounds,
             committed=committed,
@@ -73,6 +101,7 @@ class Ledger:
             reopens=self.reopens,
             drafted_by_position=_reached(depths, max(depths, default=0)),
             accepted_by_position=_reached(accepted_depths, max(depths, default=0)),
+            by_source=tuple(by_source.values()),
         )
 
 

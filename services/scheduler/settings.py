@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, FilePath, SecretStr, model_validator
 
 from outrider.rpc.settings import MetricsPort, ServerSettings
 from outrider.wire.generation import DraftSource
@@ -43,16 +43,18 @@ class SchedulerSettings(ServerSettings):
     """Validators, comma-separated host:port."""
     drafts: Addresses = ("127.0.0.1:50053",)
     """Draft workers, comma-separated host:port; empty: none."""
+    policy: Literal["adaptive", "bandit", "fixed"] = "adaptive"
+    """How k and source are chosen where the request gives no k: by estimates, by trial, or as set below."""
     default_k: int = Field(default=12, ge=0)
-    """Most drafted tokens per candidate where the request gives no k; confidence may end them earlier."""
+    """Most drafted tokens per candidate with policy fixed; confidence may end them earlier."""
     min_confidence: float = Field(default=0.5, ge=0, le=1)
-    """A draft without a k from the request ends when its confidence has fallen below this; 0: never."""
+    """With policy fixed and bandit a draft ends when its confidence has fallen below this; 0: never."""
     max_k: int = Field(default=16, ge=0, le=MAX_DEPTH)
-    """The largest k that a request may ask for."""
+    """The largest k that a request may ask for, and that the policies choose."""
     default_source: Literal["none", "ngram", "model", "auto"] = "auto"
-    """Draft source where the request does not say; auto: ngram where it has a long match, else model."""
+    """Draft source where the request does not say; auto: all, as the policy chooses for each round."""
     ngram_first: int = Field(default=5, ge=1, le=LONGEST)
-    """With auto, a match of so many tokens goes before the draft model."""
+    """With policy fixed and bandit a match of so many tokens goes before the draft model."""
     draft_opens: Literal["beside", "after"] = "beside"
     """When a draft reads the prompt: beside the target, or, where both share cores, after its first token."""
     draft_until: int | None = Field(default=None, ge=0)
@@ -63,6 +65,10 @@ class SchedulerSettings(ServerSettings):
     """A new session waits this long for a validator when none is ready or none has room."""
     reopen_deadline_s: float = Field(default=20.0, ge=0)
     """A session whose validator is lost looks this long for one of equal numerics id."""
+    redis_url: SecretStr = SecretStr("")
+    """Redis that keeps patterns and answers, redis://[USER:PASSWORD@]HOST:PORT/DB; empty: this process."""
+    alerts: FilePath | None = None
+    """A YAML file of alert rules; unset: the built-in ones."""
     failover: Literal["equal", "any"] = "equal"
     """After that deadline: end with NO_EQUAL_REPLICA, or go on with any validator and say so."""
 

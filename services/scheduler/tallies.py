@@ -13,7 +13,7 @@ from outrider.wire.worker import MAX_DEPTH
 
 if TYPE_CHECKING:
     from outrider.wire.generation import DraftSource
-    from services.scheduler.rounds import RoundRecord
+    from services.scheduler.rounds import Part, RoundRecord
 
 WINDOW = 512
 """Rounds that the gauge of the mean acceptance length looks back on."""
@@ -39,20 +39,15 @@ class SourceTally:
     # Tokens that the last rounds with a draft committed.
     window: deque[int] = field(default_factory=lambda: deque(maxlen=WINDOW))
 
-    def add(self, record: RoundRecord, inside: int) -> None:
-        """Count a round of whose tokens the first `inside` stay."""
-        self.rounds += 1
-        self.committed += inside
-        if not record.drafted:
-            return
-        accepted = min(record.accepted, inside)
+    def add(self, part: Part, committed: int) -> None:
+        """Count a part of a round that committed so many tokens in all."""
         self.drafts += 1
-        self.drafted += record.drafted
-        self.accepted += accepted
-        self.raw_accepted += record.raw_accepted
-        self.by_depth[min(record.depth, MAX_DEPTH)] += 1
-        self.by_accepted[min(accepted, MAX_DEPTH)] += 1
-        self.window.append(inside)
+        self.drafted += part.drafted
+        self.accepted += part.accepted
+        self.raw_accepted += part.raw_accepted
+        self.by_depth[min(part.depth, MAX_DEPTH)] += 1
+        self.by_accepted[min(part.accepted, MAX_DEPTH)] += 1
+        self.window.append(committed)
 
     def readings(self, model: str, source: str) -> Iterator[Reading]:
         """What a scrape gets."""
@@ -97,10 +92,17 @@ class ModelTally:
 
     def add(self, record: RoundRecord, inside: int) -> None:
         """Count a round of whose tokens the first `inside` stay."""
-        tally = self.by_source.get(record.source)
+        tally = self._of(record.source)
+        tally.rounds += 1
+        tally.committed += inside
+        for part in record.parts_inside(inside):
+            self._of(part.source).add(part, inside)
+
+    def _of(self, source: DraftSource) -> SourceTally:
+        tally = self.by_source.get(source)
         if tally is None:
-            tally = self.by_source[record.source] = SourceTally()
-        tally.add(record, inside)
+            tally = self.by_source[source] = SourceTally()
+        return tally
 
     def readings(self) -> Iterator[Reading]:
         """What a scrape gets."""

@@ -118,8 +118,12 @@ class FakeWorkers:
             if port.ready and not port.draining and numerics_id in ("", port.info.numerics_id)
         ]
 
-    def draft(self) -> Any:
-        return next((port for port in self.all_drafts if port.ready and not port.draining), None)
+    def draft(self, model: str | None = None) -> Any:
+        ready = (port for port in self.all_drafts if port.ready and not port.draining)
+        return next((port for port in ready if model in (None, port.info.model)), None)
+
+    def draft_models(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(port.info.model for port in self.all_drafts if port.ready))
 
     def why_no_draft(self) -> str:
         return self.no_draft

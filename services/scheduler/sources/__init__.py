@@ -1,60 +1,89 @@
-"""Draft sources: each proposes tokens for a round and observes what was committed; one dict lists them."""
+"""Draft sources: each proposes tokens and observes what was committed; one dict lists the lookups."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from outrider.wire.generation import DraftSource
+from services.scheduler.control.choice import Offer
 from services.scheduler.sources.model import ModelSource
 from services.scheduler.sources.ngram import NgramSource
-from services.scheduler.sources.source import Ask, SessionFacts, Source
+from services.scheduler.sources.source import Ask, Lookup, SessionFacts, Source
 
-__all__ = ["FALLBACKS", "SOURCES", "Ask", "SessionFacts", "Source", "Sources"]
+__all__ = ["LOOKUPS", "SOURCES", "Ask", "Found", "Lookup", "SessionFacts", "Source", "Sources"]
 
-SOURCES: dict[DraftSource, Callable[[SessionFacts], Source]] = {
+LOOKUPS: dict[DraftSource, Callable[[SessionFacts], Lookup]] = {
     DraftSource.NGRAM: NgramSource,
-    DraftSource.MODEL: ModelSource,
 }
-FALLBACKS: dict[DraftSource, DraftSource] = {DraftSource.MODEL: DraftSource.NGRAM}
-"""Who proposes in a round that the first choice leaves without an answer."""
+"""Sources that run here and need no model; of equal offers the first one counts."""
+STORED = frozenset({DraftSource.CANDIDATE_CACHE, DraftSource.PATTERN_CACHE})
+"""Those that live on the shared store."""
+SOURCES = frozenset({*LOOKUPS, DraftSource.MODEL})
+"""What a request may ask for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a lookup has at hand."""
+
+    offer: Offer
+    tokens: tuple[int, ...]
 
 
 class Sources:
-    """The sources of one session, and the order in which a round asks them.
+    """The sources of one session.
 
     Args:
-        wanted: goes first in every round, before its fallbacks; NONE: there are no sources. None: the model,
-            except where the text stands behind a long match and the n-gram index needs no model.
+        wanted: the only one to draft; NONE: none. None: all of them. Behind a model there is always the
+            n-gram index, for rounds that the model leaves without an answer.
         facts: of the session.
     """
 
     def __init__(self, wanted: DraftSource | None, facts: SessionFacts) -> None:
-        self._chosen: list[Source] = []
-        kind: DraftSource | None = DraftSource.MODEL if wanted is None else wanted
-        while kind in SOURCES:
-            self._chosen.append(SOURCES[kind](facts))
-            kind = FALLBACKS.get(kind)
-        lookups = [source for source in self._chosen if isinstance(source, NgramSource)]
-        self._lookup = lookups[0] if wanted is None and lookups else None
+        with_model = wanted in (None, DraftSource.MODEL)
+        self.model = ModelSource(facts) if with_model else None
+        self._only_model = wanted is DraftSource.MODEL
+        self._lookups: list[Lookup] = [
+            make(facts)
+            for kind, make in LOOKUPS.items()
+            if (wanted in (None, kind) or (kind is DraftSource.NGRAM and self._only_model))
+            and (kind not in STORED or (facts.store is not None and facts.request.store))
+        ]
 
     @property
     def status(self) -> str:
-        """Why some round went without the source that was wanted; empty while none did."""
-        return next((source.status for source in self._chosen if source.status), "")
+        """Why some round went without the model that was wanted; empty while none did."""
+        return self.model.status if self.model else ""
 
-    def in_order(self, *, first: bool) -> list[Source]:
-        """Whom a round asks, until one answers; in the `first` one a model hears of the session."""
-        if self._lookup is None or first or not self._lookup.leads:
-            return self._chosen
-        return [self._lookup, *(source for source in self._chosen if source is not self._lookup)]
+    async def look_up(self, ask: Ask, *, fallback: bool = False) -> list[Found]:
+        """What the lookups offer; with a model that is the only one to draft, as a `fallback` alone."""
+        if self._only_model and not fallback:
+            return []
+        found = []
+        for lookup in self._lookups:
+            tree = await lookup.propose(ask)
+            if tree is not None and tree.num_nodes:
+                offer = Offer(lookup.kind, lookup.match_length, tree.num_nodes)
+                found.append(Found(offer, tree.tokens))
+        return found
 
     def observe(self, committed: Sequence[int]) -> None:
         """Tell all of them what was committed, whoever proposed it."""
-        for source in self._chosen:
+        for source in self._all:
             source.observe(committed)
+
+    def finished(self) -> None:
+        """The answer has come to its own end: what is worth keeping of it may be kept."""
+        for lookup in self._lookups:
+            lookup.finished()
 
     def close(self) -> None:
         """Free what they hold: an ended session is remembered for a while, and its index is large."""
-        for source in self._chosen:
+        for source in self._all:
             source.close()
-        self._chosen, self._lookup = [], None
+        self._lookups, self.model = [], None
+
+    @property
+    def _all(self) -> list[Source]:
+        return [*self._lookups, *([self.model] if self.model else [])]

@@ -55,8 +55,27 @@ class ModelSource:
         self._waited_for_opening = False
         self._num_failures = 0
         self._not_before = 0.0
+        # The draft model that was picked for the session, where there are several.
+        self._wanted: str | None = None
         self.num_dropped = 0
         self.status = ""
+
+    @property
+    def model(self) -> str:
+        """The draft model that a round would ask; empty: there is none at the moment."""
+        if self._port is not None and self._port.ready:
+            return self._port.info.model
+        port = self._next_port() if self._may_open else None
+        return port.info.model if port else ""
+
+    @property
+    def num_behind(self) -> int:
+        """Tokens of the session that the draft has not been told."""
+        return len(self._facts.tokens) - self._num_told
+
+    @property
+    def _may_open(self) -> bool:
+        return self._num_failures < MAX_FAILURES and self._loop.time() >= self._not_before
 
     async def propose(self, ask: Ask) -> DraftTree | None:
         after = self._facts.settings.draft_opens == "after"
@@ -86,9 +105,9 @@ class ModelSource:
         With `waits` its answer is this round's; else nobody waits for it in this round.
         """
         self.close()
-        if self._num_failures >= MAX_FAILURES or self._loop.time() < self._not_before:
+        if not self._may_open:
             return False
-        port = self._facts.workers.draft()
+        port = self._next_port()
         if port is None:
             self.status = self._facts.workers.why_no_draft()
             return False
@@ -166,16 +185,21 @@ class ModelSource:
         """Raises PeerLost."""
         header = self._header(ask.round, ask.traceparent, ask.tracestate)
         answer = port.ask(header, command)
-        self._num_told = len(self._facts.tokens)
+        num_behind, self._num_told = self.num_behind, len(self._facts.tokens)
         # How long a prompt takes says nothing of a proposal, and so does a proposal behind another.
         timed = isinstance(command, Propose) and not self._pending
         self._pending.add(answer)
         started_s = self._loop.time() if timed else None
-        answer.add_done_callback(partial(self._answered, port, self._epoch, started_s))
+        answer.add_done_callback(partial(self._answered, port, self._epoch, started_s, num_behind))
         return answer
 
     def _answered(
-        self, port: DraftPort, epoch: int, started_s: float | None, answer: asyncio.Future[Proposal]
+        self,
+        port: DraftPort,
+        epoch: int,
+        started_s: float | None,
+        num_behind: int,
+        answer: asyncio.Future[Proposal],
     ) -> None:
         """Runs for each answer, in time or late, before whoever waits for it goes on."""
         self._pending.discard(answer)
@@ -185,7 +209,10 @@ class ModelSource:
         if error is None:
             self._facts.meter.proposed(answer.result(), timed=started_s is not None)
             if started_s is not None:
-                port.latency.answered(self._loop.time() - started_s, answer.result().tree.depth)
+                took_s, depth = self._loop.time() - started_s, answer.result().tree.depth
+                port.latency.answered(took_s, depth)
+                if self._facts.control is not None:
+                    self._facts.control.proposed(port.info.model, took_s, depth=depth, num_behind=num_behind)
             return
         self._port = None
         match error:
@@ -210,6 +237,15 @@ class ModelSource:
         done, _ = await asyncio.wait(answers, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
         return bool(done)
 
+    def _next_port(self) -> DraftPort | None:
+        """A draft for the session: of the model that the control picks, where there are several."""
+        workers, control = self._facts.workers, self._facts.control
+        models = workers.draft_models()
+        if len(models) < 2 or control is None:
+            return workers.draft()
+        self._wanted = self._wanted if self._wanted in models else control.pick_draft(models)
+        return workers.draft(self._wanted)
+
     def _usable(self, proposal: Proposal, ask: Ask) -> DraftTree | None:
         """What may be put to the target: known ids, not deeper, wider or larger than asked."""
         tree = proposal.tree
@@ -217,7 +253,7 @@ class ModelSource:
             self.num_dropped += 1
             self.status = f"refused:a proposal of {tree.num_nodes} nodes, the limit is {MAX_NODES}"
             return None
-        usable = tree.limited(ask.k).within(self._facts.vocab_size)
+        usable = tree.limited(ask.k - len(ask.prefix)).within(self._facts.vocab_size)
         if len(usable.leaves) > ask.w:
             usable = DraftTree.from_candidates(usable.candidates()[: ask.w])
         self.num_dropped += usable.num_nodes < tree.num_nodes
@@ -235,4 +271,4 @@ class ModelSource:
 
 
 def _question(committed: tuple[int, ...], ask: Ask) -> Propose:
-    return Propose(committed, k=ask.k, w=ask.w, min_confidence=ask.min_confidence)
+    return Propose(committed, k=ask.k, w=ask.w, prefix=ask.prefix, min_confidence=ask.min_confidence)

@@ -21,39 +21,28 @@ MAX_PLACES = 64
 
 
 class NgramSource:
-    """Proposes what followed the longest earlier match of the last tokens; the latest place wins a tie.
-
-    A match is worth what followed the last ones. `leads` says whether this one is long enough to go before a
-    model that would be asked otherwise: the length that is asked for doubles when less than half of a
-    proposal was right, as in records whose keys repeat and whose values do not, and halves when more was.
-    """
+    """Proposes what followed the longest earlier match of the last tokens; the latest place wins a tie."""
 
     kind: ClassVar[DraftSource] = DraftSource.NGRAM
 
     def __init__(self, facts: SessionFacts) -> None:
         self._end_ids = facts.end_ids
         self._index = NgramIndex(facts.tokens, SHORTEST, LONGEST)
-        self._least = self._enough = facts.settings.ngram_first
-        self._proposed: tuple[int, ...] = ()
         self.status = ""
 
     @property
-    def leads(self) -> bool:
-        """Whether the text stands behind a long match."""
-        return self._index.match_length >= self._enough
+    def match_length(self) -> int:
+        """As in `Lookup`."""
+        return self._index.match_length
 
     async def propose(self, ask: Ask) -> DraftTree | None:
-        # Who has no confidence to tell has this: a run of two seldom goes on for twelve.
-        k = min(ask.k, 2 * self._index.match_length) if ask.min_confidence else ask.k
-        self._proposed = self._up_to_end(self._index.continuation(k))
-        return DraftTree.chain(self._proposed)
+        return DraftTree.chain(self._up_to_end(self._index.continuation(ask.k)))
 
     def observe(self, committed: Sequence[int]) -> None:
-        proposed, self._proposed = self._proposed, ()
-        if proposed:
-            good = 2 * num_common(proposed, committed) >= len(proposed)
-            self._enough = max(self._least, self._enough // 2) if good else min(LONGEST, 2 * self._enough)
         self._index.update()
+
+    def finished(self) -> None:
+        """Nothing of it is kept."""
 
     def close(self) -> None:
         """Nothing is held elsewhere."""
@@ -61,12 +50,6 @@ class NgramSource:
     def _up_to_end(self, tokens: tuple[int, ...]) -> tuple[int, ...]:
         """Nothing can follow an end id."""
         return next((tokens[: at + 1] for at, token in enumerate(tokens) if token in self._end_ids), tokens)
-
-
-def num_common(left: Sequence[int], right: Sequence[int]) -> int:
-    """How many leading ids are equal."""
-    pairs = zip(left, right, strict=False)
-    return next((at for at, (one, other) in enumerate(pairs) if one != other), min(len(left), len(right)))
 
 
 class NgramIndex:

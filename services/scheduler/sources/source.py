@@ -12,7 +12,9 @@ from services.scheduler.waiting import WaitingRoom
 
 if TYPE_CHECKING:
     from outrider.sampling.tree import DraftTree
+    from outrider.store import Namespace, Store
     from outrider.wire.generation import DraftSource
+    from services.scheduler.control.control import SessionControl
     from services.scheduler.ports import Workers
     from services.scheduler.settings import SchedulerSettings
 
@@ -34,6 +36,11 @@ class SessionFacts:
     meter: SessionMeter = field(default_factory=unmetered)
     # Of all sessions of the process.
     waiting: WaitingRoom = field(default_factory=WaitingRoom)
+    # What is kept for sessions to come, and where in it this one belongs.
+    store: Store | None = None
+    namespace: Namespace | None = None
+    # Picks among several draft models; None: the least loaded draft, whatever its model.
+    control: SessionControl | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +56,8 @@ class Ask:
     tracestate: str = ""
     # The product of confidence below which a candidate ends early; 0: never.
     min_confidence: float = 0.0
+    # Ids that another source proposes first; they count in k.
+    prefix: tuple[int, ...] = ()
 
 
 class Source(Protocol):
@@ -68,4 +77,17 @@ class Source(Protocol):
 
     def close(self) -> None:
         """Free what the source holds elsewhere."""
+        ...
+
+
+class Lookup(Source, Protocol):
+    """A source that has its tokens at hand."""
+
+    @property
+    def match_length(self) -> int:
+        """Tokens of the text that agree with what was looked up, before the last proposal."""
+        ...
+
+    def finished(self) -> None:
+        """The answer has come to its own end."""
         ...

@@ -13,6 +13,7 @@ from outrider.telemetry import NO_TRACING
 from outrider.wire.generation import DraftSource
 from outrider.wire.scheduler import Committed, Finished, GenerateEvent, GenerateRequest
 from services.scheduler.admission import Plan
+from services.scheduler.control.control import Control
 from services.scheduler.session import Session
 from services.scheduler.settings import SchedulerSettings
 from services.scheduler.sources import SessionFacts
@@ -59,13 +60,15 @@ class Bench:
         source: DraftSource | None = DraftSource.MODEL,
         w: int = 1,
         min_confidence: float = 0.0,
+        adapts: bool = False,
         **changes: Any,
     ) -> Session:
         request = self.request(**changes)
         facts = self.facts([*request.prompt, *request.output_so_far], request)
         span = SessionSpan(NO_TRACING, None, facts.session, request)
-        plan = Plan(k, w, source, min_confidence=min_confidence)
-        return Session(facts, plan, self.workers.all_validators[0], span)
+        plan = Plan(k, w, source, min_confidence=min_confidence, adapts=adapts)
+        control = Control(self.settings).session(self.target.info.model, "", plan, request.speculation)
+        return Session(facts, plan, self.workers.all_validators[0], span, control)
 
     def facts(self, tokens: list[int], request: GenerateRequest | None = None) -> SessionFacts:
         request = request or self.request(prompt=tuple(tokens))

@@ -29,11 +29,11 @@ def test_c44_the_depth_of_a_round(plan, length, num_output, expected):
 
 
 def test_defaults_fill_what_a_request_leaves_open():
-    settings = SchedulerSettings(default_k=3, min_confidence=0.7)
+    settings = SchedulerSettings(policy="fixed", default_k=3, min_confidence=0.7)
     assert plan_of(Speculation(), settings) == Plan(3, 1, None, min_confidence=0.7)
     assert plan_of(Speculation(k=0), settings) == Plan(0, 1, None)
     assert plan_of(Speculation(), SchedulerSettings(default_source="model")).source is DraftSource.MODEL
-    assert plan_of(Speculation(), SchedulerSettings(max_k=8)).k == 8
+    assert plan_of(Speculation(), SchedulerSettings(policy="fixed", max_k=8)).k == 8
     assert plan_of(Speculation(k=2, source=DraftSource.NONE), settings) == Plan(0, 1, DraftSource.NONE)
     assert plan_of(Speculation(), SchedulerSettings(drafts=())).source is DraftSource.NGRAM
     assert plan_of(Speculation(), SchedulerSettings(default_source="none")).k == 0
@@ -57,3 +57,29 @@ def test_confidence_is_a_share(value):
     with pytest.raises(InvalidArgument, match=r"speculation\.min_confidence is .*; give 0") as raised:
         plan_of(Speculation(min_confidence=value), SchedulerSettings())
     assert raised.value.field == "speculation.min_confidence"
+
+
+def test_a_policy_chooses_where_no_shape_is_asked_for():
+    settings = SchedulerSettings(max_k=10)
+    assert plan_of(Speculation(), settings) == Plan(10, 1, None, min_confidence=0.5, adapts=True)
+    bounded = plan_of(Speculation(min_k=3, max_k=8), settings)
+    assert (bounded.min_k, bounded.k, bounded.adapts) == (3, 8, True)
+    for shaped in (Speculation(k=4), Speculation(w=2), Speculation(min_confidence=0.3)):
+        assert not plan_of(shaped, settings).adapts
+
+
+@pytest.mark.parametrize(
+    ("speculation", "message"),
+    [
+        (Speculation(max_k=11), "max_k is 11, the limit is 10"),
+        (Speculation(min_k=11), "min_k is 11, the limit is 10"),
+        (Speculation(min_k=5, max_k=3), "min_k is 5, above max_k, 3"),
+        (Speculation(k=4, max_k=8), "leave it out, or leave k out"),
+        (Speculation(tpot_target_ms=0), "tpot_target_ms is 0; give milliseconds above 0"),
+        (Speculation(finish_target_ms=0), "finish_target_ms is 0"),
+    ],
+)
+def test_bounds_that_make_no_sense_are_refused(speculation, message):
+    with pytest.raises(InvalidArgument, match=message) as refused:
+        plan_of(speculation, SchedulerSettings(max_k=10))
+    assert refused.value.field.startswith("speculation.")

@@ -1,8 +1,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outrider.wire.generation import Counters
-from services.scheduler.rounds import Ledger, RoundRecord
+from outrider.wire.generation import Counters, DraftSource, SourceCounters
+from services.scheduler.rounds import Ledger, Part, RoundRecord
 
 
 def ledger(*records):
@@ -44,6 +44,29 @@ rounds = st.builds(
     drafted=st.integers(0, 4),
     own=st.just(1),
 )
+
+
+NGRAM, MODEL = DraftSource.NGRAM, DraftSource.MODEL
+
+
+def test_a_proposal_of_two_sources_counts_for_both():
+    joined = RoundRecord(
+        committed=4,
+        accepted=3,
+        raw_accepted=3,
+        drafted=6,
+        source=MODEL,
+        depth=6,
+        parts=(Part(NGRAM, 2, 2, 2, 2), Part(MODEL, 4, 4, 1, 1)),
+    )
+    alone = RoundRecord(committed=1, accepted=0, raw_accepted=0, drafted=3, source=MODEL, depth=3)
+    counters = ledger(joined, alone).counters()
+    assert counters.by_source == (SourceCounters(NGRAM, 2, 2), SourceCounters(MODEL, 7, 1))
+    assert sum(each.drafted for each in counters.by_source) == counters.drafted
+    # Cut behind the first token: the model's one is not kept, nor the lookup's second.
+    cut = ledger(joined).counters(kept=1)
+    assert cut.by_source == (SourceCounters(NGRAM, 2, 1), SourceCounters(MODEL, 4, 0))
+    assert cut.accepted == 1
 
 
 @given(st.lists(rounds, max_size=8), st.integers(0, 40))

@@ -13,6 +13,7 @@ from outrider.wire.generation import DraftSource, Failure
 from outrider.wire.scheduler import Committed, Started
 from outrider.wire.validator import OpenTarget, Verify
 from outrider.wire.worker import Resume
+from services.scheduler.control.choice import Choice
 from services.scheduler.settings import SchedulerSettings
 from tests.support.fake_ports import Fault
 from tests.support.reference_target import ReferenceTarget, model_info
@@ -48,6 +49,46 @@ async def test_a_draft_that_is_wrong_at_one_index(bench, run, k, index):
     assert delivered.finished.counters.accepted <= delivered.finished.counters.drafted
     if index < k:
         assert delivered.finished.counters.tau <= index + 1
+
+
+@pytest.mark.parametrize("policy", ["adaptive", "bandit"])
+@pytest.mark.parametrize("seed", range(4))
+async def test_whatever_a_policy_chooses_the_ids_are_those_of_plain_decoding(bench, run, policy, seed):
+    bench.settings = bench.settings.model_copy(update={"policy": policy})
+    bench.validator()
+    bench.draft(hostile(seed) if seed % 2 else wrong_at(3, bench.target))
+    delivered = await run(bench.session(k=12, source=None, adapts=True))
+    assert delivered.ids == bench.plain()
+    assert delivered.logprobs == bench.plain_logprobs()
+
+
+async def test_a_proposal_may_begin_with_a_lookup_and_go_on_with_the_model(bench, run):
+    """The text repeats itself, so the index knows what comes; the model is asked to go on behind it."""
+    validator = bench.validator()
+    draft = bench.draft(oracle(bench.target))
+    session = bench.session(k=12, source=None, adapts=True)
+
+    class Both:
+        def choose(self, view):
+            if view.offers and view.draft:
+                return Choice(view.offers[0].source, 2, 3)
+            return Choice(num_model=3)
+
+        def observe(self, outcome):
+            assert outcome.lookup_drafted == outcome.choice.num_lookup
+
+    session._control._policy = Both()
+    delivered = await run(session)
+    assert delivered.ids == bench.plain()
+    prefixed = [command for _, command in draft.asked if isinstance(command, Propose) and command.prefix]
+    assert prefixed
+    assert all(command.k == 5 and len(command.prefix) == 2 for command in prefixed)
+    by_source = {each.source: each for each in delivered.finished.counters.by_source}
+    assert by_source[DraftSource.NGRAM].drafted == 2 * len(prefixed)
+    counters = delivered.finished.counters
+    assert sum(each.drafted for each in by_source.values()) == counters.drafted
+    assert sum(each.accepted for each in by_source.values()) == counters.accepted
+    assert validator.asked
 
 
 @pytest.mark.parametrize("w", [1, 2, 4])

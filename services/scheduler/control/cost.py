@@ -1,0 +1,106 @@
+"""What a round costs, fitted online: the target's step, and a proposal of a draft model."""
+
+from __future__ import annotations
+
+from services.scheduler.control.estimates import DecayedMean, LinearFit
+
+ENOUGH_SAMPLES = 3
+"""Before so many samples a cost is not known."""
+_MAX_ROWS = 512
+"""Steps of more rows read prompts, and say nothing of rounds."""
+_STEP_DECAY = 0.98
+_PROPOSAL_DECAY = 0.97
+_KILO = 1 / 1000
+
+
+class VerifyCost:
+    """Seconds of a step of the target as a function of its rows and of the tokens that they see.
+
+    A line in rows and context, and on it a correction per number of rows: products of a few rows more can
+    cost nothing, or a whole block of registers.
+    """
+
+    def __init__(self) -> None:
+        # Per step; per row; per thousand tokens of context.
+        self._fit = LinearFit((0.02, 0.001, 0.001), (0.2, 0.01, 0.01), _STEP_DECAY)
+        self._corrections: dict[int, DecayedMean] = {}
+        self._batch = DecayedMean(0.9)
+        self._rows = DecayedMean(0.9)
+
+    @property
+    def known(self) -> bool:
+        """Whether there were enough samples."""
+        return self._fit.num_samples >= ENOUGH_SAMPLES
+
+    @property
+    def num_neighbours(self) -> float:
+        """Sessions that shared the last steps with one of ours."""
+        return max(0.0, self._batch.value(1.0) - 1.0)
+
+    @property
+    def rows_of_a_session(self) -> float:
+        """Rows that a session had in the last steps, on average."""
+        return self._rows.value(1.0)
+
+    def add(self, seconds: float, *, rows: int, batch_size: int, context: int) -> None:
+        """A step took so long; `context` is the length of the session of ours in it."""
+        if not 0 < rows <= _MAX_ROWS or batch_size < 1:
+            return
+        features = (1.0, rows, context * batch_size * _KILO)
+        off = seconds - self._fit.predict(features)
+        if self.known:
+            self._corrections.setdefault(_bucket(rows), DecayedMean(0.9)).add(off)
+        self._fit.add(features, seconds)
+        self._batch.add(batch_size)
+        self._rows.add(rows / batch_size)
+
+    def seconds(self, rows: float, context: int) -> float:
+        """Of a step with `rows` rows, ours and our neighbours'."""
+        line = self._fit.predict((1.0, rows, context * (1 + self.num_neighbours) * _KILO))
+        return max(1e-4, line + self._correction(rows))
+
+    def _correction(self, rows: float) -> float:
+        """Between those of the counts below and above that are known; pulled to 0 where samples are few."""
+        below = self._corrections.get(_bucket(int(rows)))
+        above = self._corrections.get(_bucket(int(rows) + 1))
+        share = rows - int(rows)
+        return _shrunk(below) * (1 - share) + _shrunk(above) * share
+
+
+def _bucket(rows: int) -> int:
+    """Each count up to 32 of its own; eighths of a power of two beyond."""
+    if rows <= 32:
+        return rows
+    step = 1 << (rows.bit_length() - 4)
+    return rows // step * step
+
+
+def _shrunk(mean: DecayedMean | None) -> float:
+    return mean.value() * mean.weight / (mean.weight + 2.0) if mean else 0.0
+
+
+class DraftCost:
+    """Seconds from question to proposal, network included, by depth and by tokens to catch up."""
+
+    def __init__(self) -> None:
+        # Per proposal; per drafted token; per token that the draft has not read yet.
+        self._fit = LinearFit((0.005, 0.01, 0.0005), (0.05, 0.02, 0.005), _PROPOSAL_DECAY)
+
+    @property
+    def known(self) -> bool:
+        """Whether there were enough samples."""
+        return self._fit.num_samples >= ENOUGH_SAMPLES
+
+    @property
+    def token_s(self) -> float:
+        """Seconds that one more drafted token takes."""
+        return self._fit.weights[1]
+
+    def add(self, seconds: float, *, depth: int, num_behind: int) -> None:
+        """A proposal of `depth` tokens took so long, `num_behind` of the session's tokens being new to it."""
+        if depth > 0:
+            self._fit.add((1.0, depth, num_behind), seconds)
+
+    def seconds(self, depth: float, num_behind: int) -> float:
+        """Of a proposal."""
+        return self._fit.predict((1.0, depth, num_behind))

@@ -1,0 +1,109 @@
+"""What all sessions on one target have learnt together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from outrider.wire.generation import DraftSource
+from services.scheduler.control.acceptance import SHARED_DECAY, Acceptance, Reach, guess
+from services.scheduler.control.cost import DraftCost, VerifyCost
+from services.scheduler.control.estimates import DecayedMean
+
+Key = tuple[DraftSource, str | int]
+"""A source, and the draft model's name or the class of the match."""
+
+MAX_WORKLOADS = 64
+"""Labels come from requests: beyond so many, new ones share one."""
+_OTHERS = "other"
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What is done while nothing is known."""
+
+    k: int = 4
+    min_confidence: float = 0.5
+
+
+class Shared:
+    """Costs of one target and its drafts; acceptance by workload, the prior of each session's own.
+
+    Args:
+        start: for the first rounds.
+        shares_cores: draft and target take turns on the same cores.
+    """
+
+    def __init__(self, start: Start, *, shares_cores: bool) -> None:
+        self.verify = VerifyCost()
+        self.start = start
+        self.shares_cores = shares_cores
+        self._drafts: dict[str, DraftCost] = {}
+        self._acceptance: dict[str, dict[Key, Acceptance]] = {}
+        self._gain = DecayedMean(0.98)
+        self._wait_s = DecayedMean(0.98)
+
+    def draft(self, model: str) -> DraftCost:
+        """Of one draft model."""
+        if model not in self._drafts:
+            self._drafts[model] = DraftCost()
+        return self._drafts[model]
+
+    @property
+    def usual_gain(self) -> float:
+        """Tokens that a round of any session commits."""
+        return self._gain.value(1.0)
+
+    @property
+    def usual_wait_s(self) -> float:
+        """Seconds that a round of any session waits for its draft."""
+        return self._wait_s.value()
+
+    def applied(self, committed: int, wait_s: float) -> None:
+        """A round of any session."""
+        self._gain.add(committed)
+        self._wait_s.add(wait_s)
+
+    def label(self, workload: str) -> str:
+        """Under which a workload's acceptance is kept."""
+        full = len(self._acceptance) >= MAX_WORKLOADS
+        return _OTHERS if full and workload not in self._acceptance else workload
+
+    def note(self, workload: str, key: Key, room: int, offered: int, accepted: int) -> None:
+        """A proposal was judged."""
+        for label in {self.label(workload), ""}:
+            kept = self._acceptance.setdefault(label, {})
+            if key not in kept:
+                kept[key] = Acceptance(SHARED_DECAY)
+            kept[key].add(room, offered, accepted)
+
+    def prior(self, workload: str, key: Key) -> Reach:
+        """What a new session may expect: by its workload, else by all of them, else a guess."""
+        reach = _guess(key)
+        for label in dict.fromkeys(("", self.label(workload))):
+            kept = self._acceptance.get(label, {}).get(key)
+            if kept is not None:
+                reach = kept.reach(reach)
+        return reach
+
+    def summaries(self) -> Iterator[tuple[str, Key, Acceptance]]:
+        """Everything that another scheduler could begin with."""
+        for label, kept in self._acceptance.items():
+            for key, acceptance in kept.items():
+                yield label, key, acceptance
+
+    def begin_with(self, workload: str, key: Key, acceptance: Acceptance) -> None:
+        """Take over what another scheduler has learnt, unless there is something of our own."""
+        kept = self._acceptance.setdefault(self.label(workload), {})
+        kept.setdefault(key, acceptance)
+
+
+def _guess(key: Key) -> Reach:
+    source, detail = key
+    match source:
+        case DraftSource.MODEL:
+            return guess(0.75, 0.9)
+        case DraftSource.CANDIDATE_CACHE | DraftSource.PREDICTION:
+            return guess(0.9)
+        case _:
+            return guess(min(0.9, 0.4 + 0.12 * int(detail)))
