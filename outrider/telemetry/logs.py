@@ -17,6 +17,11 @@ TEXT_FIELDS = frozenset(
     ("prompt", "messages", "content", "text", "token_ids", "tokens", "committed_ids", "completion")
 )
 
+# Without the local variables of each frame: prompts are among them.
+_TRACEBACKS = structlog.processors.ExceptionRenderer(
+    structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
+)
+
 
 class BadLogLevel(ValueError):
     """A level that does not exist."""
@@ -83,7 +88,7 @@ def configure_logging(service_name: str, *, level: str | None = None, stream: Te
         # Plain tracebacks: the pretty ones print local variables, prompts among them.
         [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)]
         if target.isatty()
-        else [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer(default=str)]
+        else [_TRACEBACKS, structlog.processors.JSONRenderer(default=str)]
     )
     handler = logging.StreamHandler(target)
     handler.setFormatter(

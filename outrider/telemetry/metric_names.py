@@ -216,6 +216,20 @@ ROUND_DURATION = _histogram(
     ("model_name", "phase"),
 )
 
+# Alert rules of the scheduler.
+ALERTS_FIRED = _counter(
+    "alerts_fired_total",
+    SCHEDULER,
+    "Times that an alert rule fired: its figure was out of bounds for the rule's window.",
+    ("alert", "level"),
+)
+ALERT_FIRING = _gauge(
+    "alert_firing",
+    SCHEDULER,
+    "1 from the time that an alert rule fires until its figure is well inside the bounds again, else 0.",
+    ("alert", "level"),
+)
+
 # Streams between scheduler and workers.
 STREAM_BYTES = _counter(
     "stream_bytes_total",

@@ -9,6 +9,7 @@ draft              draft.propose  (server)
 scheduler        outrider.verify  (client)
 validator          validator.verify (server)
 worker     worker.forward                            one batched pass, linked to each round that it served
+scheduler  outrider.alert                            something that an alert rule did, a trace of its own
 ```
 """
 
@@ -25,6 +26,7 @@ class SpanName(StrEnum):
     PROPOSE = "draft.propose"
     CHECK = "validator.verify"
     FORWARD = "worker.forward"
+    ALERT = "outrider.alert"
 
 
 class Attr(StrEnum):
@@ -65,6 +67,12 @@ class Attr(StrEnum):
     HOPS = "outrider.hops"  # events, each one way between two processes
     MODEL_VERSION = "outrider.model_version"
     NUMERICS_ID = "outrider.numerics_id"
+    # An alert: the rule's name, fired, resolved, acted or refused, and the figure behind it.
+    ALERT = "outrider.alert"
+    ALERT_KIND = "outrider.alert_kind"
+    ALERT_LEVEL = "outrider.alert_level"
+    ALERT_METRIC = "outrider.alert_metric"
+    ALERT_VALUE = "outrider.alert_value"  # a float, in the unit of the figure
 
 
 class GenAi(StrEnum):

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, NamedTuple
 
 from outrider.rpc.errors import ResourceExhausted
-from outrider.wire.worker import Addressed, GoAway
+from outrider.wire.worker import Addressed, GoAway, WorkerLoad
 
 MAX_UNREAD = 65_536
 """Events that a peer may leave unread; credit keeps an honest one far below."""
@@ -30,6 +30,9 @@ class Connection:
         self._wake = asyncio.Event()
         self._events: list[Addressed[Any]] = []
         self._go_away: GoAway | None = None
+        self._tells_load = False
+        # What the peer last heard of the worker's load; set by whoever writes the messages.
+        self.told = WorkerLoad()
         self._ended = False
         self._error: Exception | None = None
 
@@ -40,6 +43,11 @@ class Connection:
     def announce_end(self, deadline_ms: int) -> None:
         """Tell the peer that the stream ends soon."""
         self._go_away = GoAway(deadline_ms)
+        self._wake.set()
+
+    def tell_load(self) -> None:
+        """Write a message even if it has nothing to say but the load. Event loop only."""
+        self._tells_load = True
         self._wake.set()
 
     def end(self, error: Exception | None = None) -> None:
@@ -55,7 +63,8 @@ class Connection:
                 raise self._error
             events, self._events = self._events, []
             go_away, self._go_away = self._go_away, None
-            if events or go_away:
+            tells_load, self._tells_load = self._tells_load, False
+            if events or go_away or tells_load:
                 yield Outgoing(events, go_away)
             if self._ended and not self._events:
                 return

@@ -7,7 +7,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import structlog
@@ -18,10 +18,12 @@ from outrider.telemetry import NO_TRACING, In, Metrics
 from outrider.wire.worker import Addressed, WorkerLoad
 from outrider.worker.admission import Admission
 from outrider.worker.desk import Desk
+from outrider.worker.footprint import Footprint
 from outrider.worker.forming import Former
 from outrider.worker.gathering import Gathering
 from outrider.worker.memory import Memory
 from outrider.worker.metering import SessionCounts, WorkerMeter, read_engine
+from outrider.worker.occupancy import Occupancy
 from outrider.worker.registry import Registry
 from outrider.worker.sharing import PrefixSharing
 from outrider.worker.spans import Spans
@@ -95,10 +97,23 @@ class Engine:
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         # Replaced whole by the engine's thread, read by any.
         self.info: ModelInfo = role.info
-        self.load = WorkerLoad()
+        self._counts = WorkerLoad()
+        self._footprint = Footprint(role.info.device)
+        self._occupancy = Occupancy()
         self.memory = Memory()
         self.sessions = SessionCounts()
         metrics.read(lambda: read_engine(self))
+
+    @property
+    def load(self) -> WorkerLoad:
+        """Of this moment, also while the engine rests."""
+        memory = self._footprint.read()
+        return replace(
+            self._counts,
+            memory_bytes=memory.used_bytes,
+            memory_limit_bytes=memory.limit_bytes,
+            utilization=self._occupancy.share,
+        )
 
     @property
     def lease_s(self) -> float:
@@ -192,7 +207,9 @@ class Engine:
             while self._running:
                 self._take_what_waits()
                 self._expire_leases()
+                self._occupancy.begin()
                 self._blocked = not self._stepper.step()
+                self._occupancy.end()
                 self._tell_load()
                 self._desk.flush()
                 self._tell_whether_empty()
@@ -272,7 +289,7 @@ class Engine:
         return Stepper(runtime, self._desk, former, self._spans, self.meter, self._gathering)
 
     def _tell_load(self) -> None:
-        self.load = WorkerLoad(
+        self._counts = WorkerLoad(
             num_sessions=len(self._registry),
             num_waiting=sum(len(session.rounds) for session in self._registry),
             num_pages=self._runtime.num_pages,

@@ -108,6 +108,7 @@ async def serve_worker(
     info = engine.info
     log.info("model_loaded", model=info.model, numerics_id=info.numerics_id, exactness=info.exactness.name)
     engine.start()
+    telling = asyncio.create_task(streams.tell_loads())
     try:
         await run_server(
             settings,
@@ -120,6 +121,7 @@ async def serve_worker(
             metrics_address=metrics.address,
         )
     finally:
+        telling.cancel()
         engine.stop()
         await asyncio.to_thread(engine.join)
     if crashed:

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from typing import TYPE_CHECKING, Any
 
 from outrider.rpc.errors import FailedPrecondition, InvalidArgument
-from outrider.wire.worker import MINIMUM_REVISION, REVISION, FromWorker, Hello, Welcome
+from outrider.wire.worker import MINIMUM_REVISION, REVISION, FromWorker, Hello, Welcome, WorkerLoad
 from outrider.worker.admission import ID_BYTES
 from outrider.worker.connection import Connection
 
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from outrider.wire.worker import ToWorker
     from outrider.worker.engine import Engine
     from outrider.worker.role import Codec
+
+LOAD_EVERY_S = 1.0
+"""How often a load that has changed is told on streams that carry nothing else."""
 
 
 class Streams:
@@ -51,12 +54,12 @@ class Streams:
             self._announce_end(connection)
         reader = asyncio.create_task(self._read(requests, connection))
         try:
-            yield self._encoded(FromWorker(welcome=welcome, load=self._engine.load))
+            yield self._encoded(FromWorker(welcome=welcome, load=self._load_for(connection)))
             if message.commands:
                 self._engine.receive(connection, message.commands)
             async for outgoing in connection.messages():
                 yield self._encoded(
-                    FromWorker(outgoing.events, go_away=outgoing.go_away, load=self._engine.load)
+                    FromWorker(outgoing.events, go_away=outgoing.go_away, load=self._load_for(connection))
                 )
         finally:
             self._open.discard(connection)
@@ -64,6 +67,19 @@ class Streams:
             reader.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await reader
+
+    async def tell_loads(self) -> None:
+        """Tell the load where it has changed since it was last told, until cancelled.
+
+        Each message carries it, but a scheduler that has no session here hears of others' in no other way,
+        nor one whose last session has ended of the rest that followed.
+        """
+        while True:
+            await asyncio.sleep(LOAD_EVERY_S)
+            load = _coarse(self._engine.load)
+            for connection in self._open:
+                if _coarse(connection.told) != load:
+                    connection.tell_load()
 
     async def drain(self, grace_s: float) -> None:
         """Announce the end on every stream, refuse Open, and end the streams after at most `grace_s`."""
@@ -76,6 +92,10 @@ class Streams:
                 await self._engine.empty()
         for connection in self._open:
             connection.end()
+
+    def _load_for(self, connection: Connection) -> WorkerLoad:
+        connection.told = self._engine.load
+        return connection.told
 
     def _decoded(self, message: Any) -> ToWorker[Any]:
         started_ns = time.monotonic_ns()
@@ -104,6 +124,17 @@ class Streams:
             connection.end(error)
         else:
             connection.end()
+
+
+def _coarse(load: WorkerLoad) -> tuple[int, ...]:
+    """What differs when it matters: tenths of utilisation, and 64ths of the memory."""
+    return (
+        load.num_sessions,
+        load.num_waiting,
+        load.num_free_pages,
+        round(10 * (load.utilization or 0.0)),
+        64 * load.memory_bytes // load.memory_limit_bytes if load.memory_limit_bytes else 0,
+    )
 
 
 def _checked(hello: Hello | None) -> Hello:

@@ -12,6 +12,8 @@ from outrider.wire.worker import ModelInfo
 from services.scheduler.settings import SchedulerSettings
 from services.scheduler.sources import SOURCES
 
+USUAL_CONFIDENCE = 0.5
+"""At which a candidate of no stated k ends, unless a policy knows better."""
 MAX_WIDTH = 8
 """Candidates per proposal: past a few, another one is hardly ever the right one."""
 
@@ -91,19 +93,15 @@ def plan_of(speculation: Speculation, settings: SchedulerSettings) -> Plan:
             f"speculation.source {source.name.lower()} is not offered here; choose one of {offered}",
             field="speculation.source",
         )
-    confidence = _threshold(speculation, settings)
+    confidence = _threshold(speculation)
     if source is DraftSource.NONE:
         return Plan(k=0, w=1, source=DraftSource.NONE)
     # Who asks for a shape has it in every round.
     shaped = speculation.k is not None or w > 1 or speculation.min_confidence is not None
     adapts = settings.policy != "fixed" and not shaped
-    usual = settings.max_k if adapts else min(settings.default_k, settings.max_k)
-    if speculation.k is not None:
-        usual = speculation.k
-    if speculation.max_k is not None:
-        usual = min(speculation.max_k, usual) if adapts else speculation.max_k
+    k = next(each for each in (speculation.k, speculation.max_k, settings.max_k) if each is not None)
     return Plan(
-        k=usual,
+        k=k,
         w=w,
         source=source,
         until=settings.draft_until,
@@ -139,10 +137,10 @@ def _check_limits(speculation: Speculation, settings: SchedulerSettings) -> None
             )
 
 
-def _threshold(speculation: Speculation, settings: SchedulerSettings) -> float:
+def _threshold(speculation: Speculation) -> float:
     """A k that was asked for is what is drafted, unless the request says otherwise."""
     if speculation.min_confidence is None:
-        return settings.min_confidence if speculation.k is None else 0.0
+        return USUAL_CONFIDENCE if speculation.k is None else 0.0
     if not 0 <= speculation.min_confidence <= 1:
         raise InvalidArgument(
             f"speculation.min_confidence is {speculation.min_confidence:g}; give 0 (off) to 1",

@@ -106,9 +106,14 @@ class Fleet:
         ]
         return [*sorted(fitting, key=_load)]
 
-    def draft(self) -> DraftPort | None:
+    def draft(self, model: str | None = None) -> DraftPort | None:
         """As in `Workers`."""
-        return min((link for link in self._drafts if link.ready), key=_load, default=None)
+        fitting = (link for link in self._drafts if link.ready and model in (None, link.info.model))
+        return min(fitting, key=_load, default=None)
+
+    def draft_models(self) -> tuple[str, ...]:
+        """As in `Workers`."""
+        return tuple(sorted({link.info.model for link in self._drafts if link.ready}))
 
     def why_no_draft(self) -> str:
         """As in `Workers`."""

@@ -14,9 +14,10 @@ from outrider.rpc.errors import NoEqualReplica, NotFound, Unavailable
 from outrider.telemetry import In, Metrics, Reading, Tracing
 from outrider.telemetry.metric_names import NUM_REQUESTS_RUNNING, NUM_REQUESTS_WAITING
 from outrider.wire.scheduler import Finished, FinishRequest, GenerateEvent, GenerateRequest
-from outrider.wire.state import SchedulerState
+from outrider.wire.state import ControlState, SchedulerState
 from services.scheduler.admission import check_against_model, check_shape, plan_of
 from services.scheduler.control.control import Control
+from services.scheduler.figures import Figures
 from services.scheduler.metering import Meter
 from services.scheduler.ports import ValidatorPort
 from services.scheduler.session import Session
@@ -27,6 +28,7 @@ from services.scheduler.waiting import WaitingRoom
 if TYPE_CHECKING:
     from opentelemetry.context import Context
 
+    from services.scheduler.alerts import Alerts
     from services.scheduler.fleet import Fleet
     from services.scheduler.settings import SchedulerSettings
 
@@ -52,9 +54,11 @@ class Generations:
         # Requests that have no validator yet, and those that none has room for.
         self._num_waiting = 0
         self._waiting = WaitingRoom()
-        self._control = Control(settings)
+        self.figures = Figures()
+        self.alerts: Alerts | None = None
+        self._control = Control(settings, lambda: self.alerts.depth_cap if self.alerts else None)
         metrics = metrics or Metrics(In.SCHEDULER)
-        self._meter = Meter(metrics)
+        self._meter = Meter(metrics, self.figures)
         metrics.read(
             lambda: [
                 Reading(NUM_REQUESTS_RUNNING, len(self._running)),
@@ -64,9 +68,28 @@ class Generations:
 
     @property
     def state(self) -> SchedulerState:
-        """Workers and sessions of this moment."""
+        """Workers, sessions, control and alerts of this moment."""
         return SchedulerState(
-            self._fleet.validator_states, self._fleet.draft_states, num_sessions=len(self._running)
+            self._fleet.validator_states,
+            self._fleet.draft_states,
+            num_sessions=len(self._running),
+            num_waiting=self._num_waiting + self._waiting.num_waiting,
+            control=self._control_state,
+            alerts=self.alerts.states if self.alerts else (),
+            alert_history=self.alerts.history if self.alerts else (),
+        )
+
+    @property
+    def _control_state(self) -> ControlState:
+        figures = self.figures.snapshot()
+        return ControlState(
+            policy=self._settings.policy,
+            committed=self._meter.num_committed,
+            tokens_per_s=figures.get("throughput", 0.0),
+            rounds_by_k=tuple(self._control.rounds_by_k),
+            sources=self._meter.sources,
+            depth_cap=self._control.cap(),
+            figures=figures,
         )
 
     async def generate(
@@ -98,7 +121,9 @@ class Generations:
             settings=self._settings,
             waiting=self._waiting,
             control=control,
-            meter=self._meter.session(port.info.model, waited_s=time.monotonic() - arrived_s),
+            meter=self._meter.session(
+                port.info.model, workload=request.workload, waited_s=time.monotonic() - arrived_s
+            ),
         )
         span = SessionSpan(self._tracing, parent, facts.session, request)
         session = Session(facts, plan, port, span, control)
@@ -132,8 +157,11 @@ class Generations:
         while not self._draining:
             # Taken before looking: what happens while the caller reads counts too.
             change = self._fleet.change
-            if (state := self.state) != told:
-                told = state
+            state = self.state
+            # What moves all the time is no change of its own.
+            changes = (state.validators, state.drafts, state.num_sessions, state.alert_history)
+            if changes != told:
+                told = changes
                 yield state
             await change.wait()
             await asyncio.sleep(WATCH_INTERVAL_S)

@@ -10,6 +10,7 @@ from outrider.telemetry import In, Metrics
 from outrider.telemetry.metric_names import REQUEST_QUEUE_TIME, ROUND_DURATION, Phase
 from outrider.wire.generation import Costs, DraftSource
 from outrider.wire.worker import Transfer
+from services.scheduler.figures import Figures
 from services.scheduler.tallies import ModelTally, Tallies
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from outrider.wire.draft import Proposal
     from outrider.wire.generation import Counters
+    from outrider.wire.state import SourceState
     from outrider.wire.validator import Verdict
     from services.scheduler.rounds import RoundRecord
 
@@ -27,14 +29,25 @@ LAG = 8
 class Meter:
     """The scheduler's metrics of sessions. Event loop only; scrapes read what it adds up."""
 
-    def __init__(self, metrics: Metrics) -> None:
+    def __init__(self, metrics: Metrics, figures: Figures | None = None) -> None:
         self._metrics = metrics
+        self.figures = figures or Figures()
         self._tallies = Tallies()
         metrics.read(self._tallies.readings)
 
-    def session(self, model: str, *, waited_s: float = 0.0) -> SessionMeter:
+    @property
+    def num_committed(self) -> int:
+        """Tokens that all rounds committed."""
+        return self._tallies.num_committed
+
+    @property
+    def sources(self) -> tuple[SourceState, ...]:
+        """What each draft source came to."""
+        return self._tallies.sources
+
+    def session(self, model: str, *, workload: str = "", waited_s: float = 0.0) -> SessionMeter:
         """Of one new session that waited so long for its validator."""
-        return SessionMeter(self._metrics, self._tallies.of(model), model, waited_s)
+        return SessionMeter(self._metrics, self._tallies.of(model), model, waited_s, self.figures, workload)
 
 
 class Carried:
@@ -51,9 +64,21 @@ class Carried:
 class SessionMeter:
     """Times and bytes of one session, and its rounds once they are certain to stay."""
 
-    def __init__(self, metrics: Metrics, tally: ModelTally, model: str, waited_s: float) -> None:
+    def __init__(
+        self,
+        metrics: Metrics,
+        tally: ModelTally,
+        model: str,
+        waited_s: float,
+        figures: Figures,
+        workload: str,
+    ) -> None:
         self.drafts, self.target = Carried(), Carried()
         self._tally = tally
+        self._figures = figures
+        self._workload = workload
+        # Of the draft model that proposed last.
+        self._draft_version = ""
         self._took: dict[Phase, Histogram] = {
             phase: metrics.histogram(ROUND_DURATION, model, phase) for phase in _OWN_PHASES
         }
@@ -89,11 +114,15 @@ class SessionMeter:
 
     def asked(self, source: DraftSource, started_s: float) -> None:
         """A source was waited for since `started_s` of the monotonic clock, in vain or not."""
-        self._add(Phase.DRAFT if source is DraftSource.MODEL else Phase.LOOKUP, time.monotonic() - started_s)
+        took_s = time.monotonic() - started_s
+        if source is DraftSource.MODEL:
+            self._figures.proposed(took_s)
+        self._add(Phase.DRAFT if source is DraftSource.MODEL else Phase.LOOKUP, took_s)
 
     def proposed(self, proposal: Proposal, *, timed: bool) -> None:
         """A draft model has answered, in time or late; `timed` unless it had other work before that."""
         self.drafts.add(proposal.transfer)
+        self._draft_version = proposal.model_version
         if timed:
             self._add(Phase.DRAFT_QUEUE, proposal.timings.queue_us / 1e6)
             self._add(Phase.DRAFT_COMPUTE, proposal.timings.compute_us / 1e6)
@@ -110,6 +139,7 @@ class SessionMeter:
         if verdict.prefill_only:
             self._add(Phase.PREFILL, took_s)
             return
+        self._figures.verified(took_s)
         self._add(Phase.VERIFY, took_s)
         self._add(Phase.VERIFY_QUEUE, queue_s)
         self._add(Phase.VERIFY_COMPUTE, verdict.timings.compute_us / 1e6)
@@ -118,6 +148,11 @@ class SessionMeter:
         """A round that began at `started_s` has committed its tokens."""
         if not record.prefill_only:
             self._add(Phase.ROUND, time.monotonic() - started_s)
+        self._figures.committed(record.committed)
+        for part in record.parts_inside(record.committed):
+            self._figures.judged(
+                part.source, self._workload, self._draft_version, part.drafted, part.accepted
+            )
         self._held.append(record)
         if len(self._held) > LAG:
             self._count(self._held.popleft(), None)

@@ -7,6 +7,7 @@ import asyncio
 from outrider.rpc.server import run_server
 from outrider.telemetry import NO_TRACING, In, Metrics, Tracing
 from outrider.v1 import scheduler_pb2_grpc
+from services.scheduler.alerts import DEFAULT_RULES, Alerts, FleetPort, read_rules
 from services.scheduler.fleet import Fleet
 from services.scheduler.generations import Generations
 from services.scheduler.servicer import SchedulerServicer
@@ -26,19 +27,34 @@ async def serve(
     """Run a scheduler until `stop` is set; `ready` gets its port.
 
     It serves whether workers are there or not: requests wait a little for a validator, and `Describe` tells
-    who is missing. Raises PortUnavailable.
+    who is missing. Raises PortUnavailable, and BadRules for a rule file that is none.
     """
+    rules = read_rules(settings.alerts) if settings.alerts else DEFAULT_RULES
     metrics = metrics or Metrics(In.SCHEDULER)
     async with Fleet(settings, metrics) as fleet:
         generations = Generations(settings, fleet, tracing, metrics)
-        servicer = SchedulerServicer(generations)
-        await run_server(
-            settings,
-            lambda server: scheduler_pb2_grpc.add_SchedulerServiceServicer_to_server(servicer, server),
-            name="scheduler",
-            service_names=(SERVICE_NAME,),
-            stop=stop or asyncio.Event(),
-            ready=ready,
-            on_drain=generations.drain,
-            metrics_address=metrics.address,
+        alerts = generations.alerts = Alerts(
+            rules,
+            generations.figures,
+            FleetPort(fleet),
+            max_depth=settings.max_k,
+            tracing=tracing,
+            metrics=metrics,
+            notify=fleet.notify,
         )
+        watching = asyncio.create_task(alerts.run())
+        servicer = SchedulerServicer(generations)
+        try:
+            await run_server(
+                settings,
+                lambda server: scheduler_pb2_grpc.add_SchedulerServiceServicer_to_server(servicer, server),
+                name="scheduler",
+                service_names=(SERVICE_NAME,),
+                stop=stop or asyncio.Event(),
+                ready=ready,
+                on_drain=generations.drain,
+                metrics_address=metrics.address,
+            )
+        finally:
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)

@@ -9,7 +9,6 @@ from pydantic import AfterValidator, BeforeValidator, Field, FilePath, SecretStr
 from outrider.rpc.settings import MetricsPort, ServerSettings
 from outrider.wire.generation import DraftSource
 from outrider.wire.worker import MAX_DEPTH
-from services.scheduler.sources.ngram import LONGEST
 
 
 def _split(value: object) -> object:
@@ -44,17 +43,11 @@ class SchedulerSettings(ServerSettings):
     drafts: Addresses = ("127.0.0.1:50053",)
     """Draft workers, comma-separated host:port; empty: none."""
     policy: Literal["adaptive", "bandit", "fixed"] = "adaptive"
-    """How k and source are chosen where the request gives no k: by estimates, by trial, or as set below."""
-    default_k: int = Field(default=12, ge=0)
-    """Most drafted tokens per candidate with policy fixed; confidence may end them earlier."""
-    min_confidence: float = Field(default=0.5, ge=0, le=1)
-    """With policy fixed and bandit a draft ends when its confidence has fallen below this; 0: never."""
+    """How k and source are chosen where the request gives no k: by estimates, by trial, or max_k always."""
     max_k: int = Field(default=16, ge=0, le=MAX_DEPTH)
     """The largest k that a request may ask for, and that the policies choose."""
     default_source: Literal["none", "ngram", "model", "auto"] = "auto"
     """Draft source where the request does not say; auto: all, as the policy chooses for each round."""
-    ngram_first: int = Field(default=5, ge=1, le=LONGEST)
-    """With policy fixed and bandit a match of so many tokens goes before the draft model."""
     draft_opens: Literal["beside", "after"] = "beside"
     """When a draft reads the prompt: beside the target, or, where both share cores, after its first token."""
     draft_until: int | None = Field(default=None, ge=0)
@@ -76,10 +69,6 @@ class SchedulerSettings(ServerSettings):
     def _consistent(self) -> SchedulerSettings:
         if not self.validators:
             raise ValueError("--validators (OUTRIDER_VALIDATORS) is empty; name at least one host:port")
-        if "default_k" in self.model_fields_set and self.default_k > self.max_k:
-            raise ValueError(
-                f"--default-k (OUTRIDER_DEFAULT_K) is {self.default_k}, above --max-k ({self.max_k})"
-            )
         return self
 
     @property

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from outrider.telemetry import Reading
 from outrider.telemetry import metric_names as names
+from outrider.wire.state import SourceState
 from outrider.wire.worker import MAX_DEPTH
 
 if TYPE_CHECKING:
@@ -49,6 +51,16 @@ class SourceTally:
         self.by_accepted[min(part.accepted, MAX_DEPTH)] += 1
         self.window.append(committed)
 
+    def added_to(self, state: SourceState) -> SourceState:
+        """The state with this tally's tokens in it."""
+        return SourceState(
+            state.source,
+            state.drafted + self.drafted,
+            state.accepted + self.accepted,
+            _sums(state.drafted_by_position, reached(self.by_depth, self.by_depth)),
+            _sums(state.accepted_by_position, reached(self.by_depth, self.by_accepted)),
+        )
+
     def readings(self, model: str, source: str) -> Iterator[Reading]:
         """What a scrape gets."""
         labels = (model, source)
@@ -68,6 +80,10 @@ class SourceTally:
                 yield Reading(metric, count, (*labels, str(position)))
         window = tuple(self.window)
         yield Reading(names.MEAN_ACCEPTANCE_LENGTH, sum(window) / len(window), labels)
+
+
+def _sums(left: Sequence[int], right: Sequence[int]) -> tuple[int, ...]:
+    return tuple(one + other for one, other in zip_longest(left, right, fillvalue=0))
 
 
 def reached(by_depth: list[int], counts: list[int]) -> list[int]:
@@ -122,6 +138,21 @@ class Tallies:
     def of(self, model: str) -> ModelTally:
         """The one of a model."""
         return self._by_model.setdefault(model, ModelTally(model))
+
+    @property
+    def num_committed(self) -> int:
+        """Tokens that all rounds committed."""
+        return sum(tally.committed for model in self._by_model.values() for tally in model.by_source.values())
+
+    @property
+    def sources(self) -> tuple[SourceState, ...]:
+        """What each source came to, over all targets."""
+        states: dict[DraftSource, SourceState] = {}
+        for model in self._by_model.values():
+            for source, tally in model.by_source.items():
+                if tally.drafts:
+                    states[source] = tally.added_to(states.get(source) or SourceState(source))
+        return tuple(states.values())
 
     def readings(self) -> Iterator[Reading]:
         """What a scrape gets."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import yaml  # type: ignore[import-untyped]  # published without types
+import yaml
 from prometheus_client import generate_latest
 
 from outrider.sampling import DraftTree, SamplingParameters, TokenSampler, judge
@@ -27,7 +27,7 @@ EOS = 103
 LABELS = {
     *("model_name", "draft_source", "position", "phase", "finished_reason", "reason", "direction", "peer"),
     *("state", "source", "resource", "gpu", "dtype", "device", "exactness", "numerics_id"),
-    *("weight_fingerprint", "tokenizer_fingerprint", "model_version"),
+    *("weight_fingerprint", "tokenizer_fingerprint", "model_version", "alert", "level"),
 }
 """All of them bounded: by the models, the protocol, the settings or the machine."""
 
@@ -123,7 +123,7 @@ def test_c73_there_is_an_alert_on_it():
 
 
 def alerting_rules():
-    document = yaml.safe_load((ROOT / "docs" / "alerts.yml").read_text(encoding="utf-8"))
+    document = yaml.safe_load((ROOT / "docs" / "prometheus-alerts.yml").read_text(encoding="utf-8"))
     return list(itertools.chain.from_iterable(group["rules"] for group in document["groups"]))
 
 

@@ -275,7 +275,7 @@ STARTS = [
         "rows that are too few", (*VALIDATOR, "--token-budget", "7"), "--token-budget (OUTRIDER_TOKEN_BUDGET)"
     ),
     BadStart("no number", VALIDATOR, "OUTRIDER_MAX_SESSIONS", (("OUTRIDER_MAX_SESSIONS", "many"),)),
-    BadStart("negative k", (*SCHEDULER, "--default-k", "-1"), "--default-k (OUTRIDER_DEFAULT_K) is '-1'"),
+    BadStart("negative k", (*SCHEDULER, "--max-k", "-1"), "--max-k (OUTRIDER_MAX_K) is '-1'"),
     BadStart("no address", (*SCHEDULER, "--validators", "here"), "'here' is no address"),
     BadStart("no scheduler", (*GATEWAY, "--scheduler", "here"), "--scheduler (OUTRIDER_SCHEDULER)"),
     BadStart("unknown flag", (*GATEWAY, "--modle", "x"), "--modle"),

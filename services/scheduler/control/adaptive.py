@@ -12,6 +12,9 @@ from services.scheduler.control.shared import Key, Shared
 
 HYSTERESIS = 0.03
 """A choice of another kind must gain this share of the session's own speed."""
+FIRST_DEPTH = 4
+FIRST_CONFIDENCE = 0.5
+"""Asked for until costs are known."""
 FIRST_PROBE = 8
 LAST_PROBE = 64
 """Rounds without the model after which it is tried again; doubles with each try that does not pay."""
@@ -113,9 +116,9 @@ class AdaptivePolicy:
 
     def _unknowing(self, view: View) -> Choice:
         """Some rounds of middling depth, until costs are known."""
-        k = view.bounds.clamp(self._shared.start.k)
+        k = view.bounds.clamp(FIRST_DEPTH)
         if view.draft:
-            return Choice(num_model=k, min_confidence=self._shared.start.min_confidence)
+            return Choice(num_model=k, min_confidence=FIRST_CONFIDENCE)
         best = max(view.offers, key=lambda offer: offer.match_length, default=None)
         return Choice(best.source, min(k, best.num_tokens)) if best else Choice()
 

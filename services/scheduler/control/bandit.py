@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from services.scheduler.control.choice import Choice, Outcome, View
+from services.scheduler.control.fixed import LOOKUP_FIRST
 
 ARMS = (0, 2, 4, 6, 8, 12, 16)
 DISCOUNT = 0.98
@@ -20,12 +21,10 @@ class BanditPolicy:
 
     Args:
         min_confidence: at which the model ends its proposal.
-        lookup_first: a match of so many tokens goes before the model, at the arm's depth.
     """
 
-    def __init__(self, min_confidence: float, lookup_first: int) -> None:
+    def __init__(self, min_confidence: float) -> None:
         self._min_confidence = min_confidence
-        self._lookup_first = lookup_first
         # Per arm: discounted rounds, tokens, seconds.
         self._drawn = dict.fromkeys(ARMS, 0.0)
         self._tokens = dict.fromkeys(ARMS, 0.0)
@@ -41,7 +40,7 @@ class BanditPolicy:
         best = max(view.offers, key=lambda offer: offer.match_length, default=None)
         if not self._arm:
             return Choice()
-        if best and (best.match_length >= self._lookup_first or not view.draft):
+        if best and (best.match_length >= LOOKUP_FIRST or not view.draft):
             return Choice(best.source, min(self._arm, best.num_tokens))
         if view.draft:
             return Choice(num_model=self._arm, min_confidence=self._min_confidence)

@@ -12,7 +12,7 @@ from services.scheduler.control.bandit import BanditPolicy
 from services.scheduler.control.choice import Bounds, Choice, Offer, Outcome, Policy, View
 from services.scheduler.control.estimates import DecayedMean
 from services.scheduler.control.fixed import FixedPolicy
-from services.scheduler.control.shared import Shared, Start
+from services.scheduler.control.shared import Shared
 
 if TYPE_CHECKING:
     from outrider.wire.generation import Speculation
@@ -24,7 +24,6 @@ TRIAL_SESSIONS = 3
 """Sessions of a workload that each draft model gets before they are compared."""
 EXPLORE = 1 / 20
 """Share of sessions that try another draft model than the best one."""
-FIRST_DEPTH = 4
 
 
 class Control:
@@ -48,8 +47,7 @@ class Control:
     def shared(self, target: str) -> Shared:
         """Estimates of one target, by the name of its model."""
         if target not in self._shared:
-            start = Start(min(FIRST_DEPTH, self._settings.max_k), self._settings.min_confidence)
-            self._shared[target] = Shared(start, shares_cores=self._settings.draft_opens == "after")
+            self._shared[target] = Shared(shares_cores=self._settings.draft_opens == "after")
         return self._shared[target]
 
     @property
@@ -87,11 +85,10 @@ class Control:
         self._served[target, workload, model] = (mean, num_sessions + 1)
 
     def _policy(self, plan: Plan, shared: Shared, workload: str) -> Policy:
-        settings = self._settings
         if not plan.adapts:
-            return FixedPolicy(plan.k, plan.min_confidence, settings.ngram_first)
-        if settings.policy == "bandit":
-            return BanditPolicy(plan.min_confidence, settings.ngram_first)
+            return FixedPolicy(plan.k, plan.min_confidence)
+        if self._settings.policy == "bandit":
+            return BanditPolicy(plan.min_confidence)
         return AdaptivePolicy(shared, workload)
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from services.scheduler.control.choice import Choice, Offer, Outcome, View
 
+LOOKUP_FIRST = 5
+"""A match of so many tokens goes before the model."""
+
 
 class FixedPolicy:
     """A lookup with a long match goes first, else the model, else any lookup.
@@ -11,19 +14,17 @@ class FixedPolicy:
     Args:
         k: tokens at most; 0: plain decoding.
         min_confidence: at which the model ends earlier.
-        lookup_first: a match of so many tokens goes before the model.
     """
 
-    def __init__(self, k: int, min_confidence: float, lookup_first: int) -> None:
+    def __init__(self, k: int, min_confidence: float) -> None:
         self._k = k
         self._min_confidence = min_confidence
-        self._lookup_first = lookup_first
 
     def choose(self, view: View) -> Choice:
         """As in `Policy`."""
         k = min(self._k, view.bounds.max_k)
         best = max(view.offers, key=lambda offer: (offer.match_length, offer.num_tokens), default=None)
-        if k and best and (best.match_length >= self._lookup_first or not view.draft):
+        if k and best and (best.match_length >= LOOKUP_FIRST or not view.draft):
             return Choice(best.source, self._taken(best, k))
         if k and view.draft:
             return Choice(num_model=k, min_confidence=self._min_confidence)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from outrider.wire.generation import DraftSource
 from services.scheduler.control.acceptance import SHARED_DECAY, Acceptance, Reach, guess
@@ -18,25 +17,15 @@ MAX_WORKLOADS = 64
 _OTHERS = "other"
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
-    """What is done while nothing is known."""
-
-    k: int = 4
-    min_confidence: float = 0.5
-
-
 class Shared:
     """Costs of one target and its drafts; acceptance by workload, the prior of each session's own.
 
     Args:
-        start: for the first rounds.
         shares_cores: draft and target take turns on the same cores.
     """
 
-    def __init__(self, start: Start, *, shares_cores: bool) -> None:
+    def __init__(self, *, shares_cores: bool) -> None:
         self.verify = VerifyCost()
-        self.start = start
         self.shares_cores = shares_cores
         self._drafts: dict[str, DraftCost] = {}
         self._acceptance: dict[str, dict[Key, Acceptance]] = {}

@@ -94,6 +94,20 @@ def test_an_exception_stays_one_line(stream):
     assert line["exception"][0]["exc_type"] == "IndexError"
 
 
+def test_the_line_of_an_exception_holds_no_local_variables(stream):
+    configure_logging("outrider-gateway", stream=stream)
+
+    def fail(prompt):
+        raise ValueError(len(prompt))
+
+    try:
+        fail("what nobody may read")
+    except ValueError as error:
+        get_logger("x").error("failed", exc_info=error)
+    assert "what nobody may read" not in stream.getvalue()
+    assert "ValueError" in stream.getvalue()
+
+
 def test_a_terminal_gets_a_readable_form():
     terminal = Terminal()
     configure_logging("outrider-draft", stream=terminal)

@@ -29,8 +29,8 @@ def test_c44_the_depth_of_a_round(plan, length, num_output, expected):
 
 
 def test_defaults_fill_what_a_request_leaves_open():
-    settings = SchedulerSettings(policy="fixed", default_k=3, min_confidence=0.7)
-    assert plan_of(Speculation(), settings) == Plan(3, 1, None, min_confidence=0.7)
+    settings = SchedulerSettings(policy="fixed", max_k=7)
+    assert plan_of(Speculation(), settings) == Plan(7, 1, None, min_confidence=0.5)
     assert plan_of(Speculation(k=0), settings) == Plan(0, 1, None)
     assert plan_of(Speculation(), SchedulerSettings(default_source="model")).source is DraftSource.MODEL
     assert plan_of(Speculation(), SchedulerSettings(policy="fixed", max_k=8)).k == 8

@@ -12,7 +12,7 @@ from services.scheduler.control.adaptive import AdaptivePolicy
 from services.scheduler.control.bandit import BanditPolicy
 from services.scheduler.control.choice import Bounds, Choice, Judged, Offer, Outcome, Policy, View
 from services.scheduler.control.fixed import FixedPolicy
-from services.scheduler.control.shared import Shared, Start
+from services.scheduler.control.shared import Shared
 
 NGRAM = DraftSource.NGRAM
 ANY = Bounds(1, 16)
@@ -34,7 +34,7 @@ class World:
     ask_s: float = 0.003
     neighbours: int = 0
     seed: int = 1
-    shared: Shared = field(default_factory=lambda: Shared(Start(), shares_cores=True))
+    shared: Shared = field(default_factory=lambda: Shared(shares_cores=True))
 
     def run(self, policy: Policy, rounds: int = 400, bounds: Bounds = ANY, **wishes: float) -> float:
         """Tokens per second of the last three quarters."""
@@ -95,7 +95,7 @@ class World:
 
 
 def best_fixed(**world: float) -> float:
-    return max(World(**world).run(FixedPolicy(k, 0.0, 5)) for k in (0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 16))
+    return max(World(**world).run(FixedPolicy(k, 0.0)) for k in (0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 16))
 
 
 def adaptive(**values: float) -> tuple[float, World]:
@@ -182,12 +182,12 @@ def test_who_is_on_time_leaves_speculation_to_those_who_are_not():
 
 def test_a_bandit_finds_a_good_arm():
     world = World(model=0.9)
-    rate = world.run(BanditPolicy(0.0, 5), rounds=1500)
+    rate = world.run(BanditPolicy(0.0), rounds=1500)
     assert rate >= 0.85 * best_fixed(model=0.9)
 
 
 @given(st.floats(0, 1), st.floats(0, 1), st.floats(0, 1), st.integers(1, 16), st.integers(0, 16))
 def test_no_world_breaks_a_policy(model, lookup, offered, least, most):
-    for make in (lambda world: AdaptivePolicy(world.shared, ""), lambda _: BanditPolicy(0.5, 5)):
+    for make in (lambda world: AdaptivePolicy(world.shared, ""), lambda _: BanditPolicy(0.5)):
         world = World(model=model, lookup=lookup, offered=offered)
         world.run(make(world), rounds=40, bounds=Bounds(min(least, most), most))
