@@ -230,6 +230,24 @@ ALERT_FIRING = _gauge(
     ("alert", "level"),
 )
 
+# The shared store of the scheduler.
+STORE_HEALTHY = _gauge("store_healthy", SCHEDULER, "1 while the store is used; 0 while it is left alone.")
+STORE_LOOKUPS = _counter(
+    "store_lookups_total",
+    SCHEDULER,
+    "Lookups of patterns and answers that were answered in time; result is hit or miss.",
+    ("result",),
+)
+STORE_FAILED_READS = _counter(
+    "store_failed_reads_total",
+    SCHEDULER,
+    "Reads that failed, came too late, or were not tried because the store is left alone.",
+)
+STORE_WRITES = _counter("store_writes_total", SCHEDULER, "Entries and counts that were written.")
+STORE_DROPPED_WRITES = _counter(
+    "store_dropped_writes_total", SCHEDULER, "Writes that were refused, failed, or were too many at once."
+)
+
 # Streams between scheduler and workers.
 STREAM_BYTES = _counter(
     "stream_bytes_total",

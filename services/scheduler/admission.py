@@ -124,9 +124,10 @@ def _check_limits(speculation: Speculation, settings: SchedulerSettings) -> None
                 f"speculation.{name} bounds a k that is chosen for each round; leave it out, or leave k out",
                 field=f"speculation.{name}",
             )
-    if None not in (speculation.min_k, speculation.max_k) and speculation.min_k > speculation.max_k:
+    least, most = speculation.min_k, speculation.max_k
+    if least is not None and most is not None and least > most:
         raise InvalidArgument(
-            f"speculation.min_k is {speculation.min_k}, above max_k, {speculation.max_k}; swap them",
+            f"speculation.min_k is {least}, above max_k, {most}; swap them",
             field="speculation.min_k",
         )
     for name in ("tpot_target_ms", "finish_target_ms"):

@@ -11,10 +11,11 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from outrider.rpc.errors import NoEqualReplica, NotFound, Unavailable
+from outrider.store import Namespace
 from outrider.telemetry import In, Metrics, Reading, Tracing
 from outrider.telemetry.metric_names import NUM_REQUESTS_RUNNING, NUM_REQUESTS_WAITING
 from outrider.wire.scheduler import Finished, FinishRequest, GenerateEvent, GenerateRequest
-from outrider.wire.state import ControlState, SchedulerState
+from outrider.wire.state import ControlState, SchedulerState, StoreState
 from services.scheduler.admission import check_against_model, check_shape, plan_of
 from services.scheduler.control.control import Control
 from services.scheduler.figures import Figures
@@ -28,6 +29,8 @@ from services.scheduler.waiting import WaitingRoom
 if TYPE_CHECKING:
     from opentelemetry.context import Context
 
+    from outrider.store import Store
+    from outrider.wire.worker import ModelInfo
     from services.scheduler.alerts import Alerts
     from services.scheduler.fleet import Fleet
     from services.scheduler.settings import SchedulerSettings
@@ -43,10 +46,16 @@ class Generations:
     """All sessions of this process."""
 
     def __init__(
-        self, settings: SchedulerSettings, fleet: Fleet, tracing: Tracing, metrics: Metrics | None = None
+        self,
+        settings: SchedulerSettings,
+        fleet: Fleet,
+        tracing: Tracing,
+        metrics: Metrics | None = None,
+        store: Store | None = None,
     ) -> None:
         self._settings = settings
         self._fleet = fleet
+        self._store = store
         self._tracing = tracing
         self._running: dict[bytes, Session] = {}
         self._ended: OrderedDict[bytes, Session] = OrderedDict()
@@ -77,6 +86,7 @@ class Generations:
             control=self._control_state,
             alerts=self.alerts.states if self.alerts else (),
             alert_history=self.alerts.history if self.alerts else (),
+            store=self._store.state if self._store else StoreState(),
         )
 
     @property
@@ -110,6 +120,7 @@ class Generations:
             self._num_waiting -= 1
         check_against_model(request, port.info)
         ends_itself = () if request.sampling.ignore_eos else port.info.eos_ids
+        stored = self._store if request.store else None
         control = self._control.session(port.info.model, request.workload, plan, request.speculation)
         facts = SessionFacts(
             session=secrets.token_bytes(ID_BYTES),
@@ -121,6 +132,8 @@ class Generations:
             settings=self._settings,
             waiting=self._waiting,
             control=control,
+            store=stored,
+            namespace=_namespace(request, port.info),
             meter=self._meter.session(
                 port.info.model, workload=request.workload, waited_s=time.monotonic() - arrived_s
             ),
@@ -166,6 +179,10 @@ class Generations:
             await change.wait()
             await asyncio.sleep(WATCH_INTERVAL_S)
 
+    async def purge(self, tenant: str) -> int:
+        """Forget what the store holds of a tenant; how many entries there were. Raises Unavailable."""
+        return await self._store.purge(tenant) if self._store else 0
+
     async def drain(self) -> None:
         """The process is about to end: sessions go on for its grace, watches do not."""
         self._draining = True
@@ -196,3 +213,13 @@ class Generations:
         if len(self._ended) > MAX_ENDED:
             self._ended.popitem(last=False)
         self._fleet.notify()
+
+
+def _namespace(request: GenerateRequest, info: ModelInfo) -> Namespace:
+    return Namespace(
+        tokenizer=info.tokenizer_fingerprint,
+        model=info.weight_fingerprint,
+        adapter=info.adapter,
+        tenant=request.tenant,
+        salt=request.cache_salt,
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from outrider.rpc.server import run_server
+from outrider.store import open_store
 from outrider.telemetry import NO_TRACING, In, Metrics, Tracing
 from outrider.v1 import scheduler_pb2_grpc
 from services.scheduler.alerts import DEFAULT_RULES, Alerts, FleetPort, read_rules
@@ -27,12 +28,13 @@ async def serve(
     """Run a scheduler until `stop` is set; `ready` gets its port.
 
     It serves whether workers are there or not: requests wait a little for a validator, and `Describe` tells
-    who is missing. Raises PortUnavailable, and BadRules for a rule file that is none.
+    who is missing. Raises PortUnavailable, BadRules for a rule file and BadStoreUrl for a URL that is none.
     """
     rules = read_rules(settings.alerts) if settings.alerts else DEFAULT_RULES
     metrics = metrics or Metrics(In.SCHEDULER)
-    async with Fleet(settings, metrics) as fleet:
-        generations = Generations(settings, fleet, tracing, metrics)
+    store = open_store(settings.redis_url.get_secret_value(), metrics)
+    async with store, Fleet(settings, metrics) as fleet:
+        generations = Generations(settings, fleet, tracing, metrics, store)
         alerts = generations.alerts = Alerts(
             rules,
             generations.figures,

@@ -27,6 +27,9 @@ class SchedulerServicer(scheduler_pb2_grpc.SchedulerServiceServicer):
     async def Finish(self, request: Any, context: Any) -> Any:
         return wire.encode_finish_response(self._generations.finish(wire.decode_finish(request)))
 
+    async def Purge(self, request: Any, context: Any) -> Any:
+        return wire.encode_purged(await self._generations.purge(wire.decode_purge(request)))
+
     async def Describe(self, request: Any, context: Any) -> Any:
         return wire.encode_describe(self._generations.state)
 

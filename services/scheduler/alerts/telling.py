@@ -65,7 +65,7 @@ class Telling:
             "detail": message,
         }
         log.log(severity, f"alert_{kind}", **facts)
-        attributes = {
+        attributes: dict[str, str | float] = {
             Attr.ALERT: rule.name,
             Attr.ALERT_KIND: kind,
             Attr.ALERT_LEVEL: rule.level.value,

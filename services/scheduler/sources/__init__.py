@@ -7,19 +7,23 @@ from dataclasses import dataclass
 
 from outrider.wire.generation import DraftSource
 from services.scheduler.control.choice import Offer
+from services.scheduler.sources.candidate import CandidateSource
 from services.scheduler.sources.model import ModelSource
 from services.scheduler.sources.ngram import NgramSource
+from services.scheduler.sources.pattern import PatternSource
 from services.scheduler.sources.source import Ask, Lookup, SessionFacts, Source
 
 __all__ = ["LOOKUPS", "SOURCES", "Ask", "Found", "Lookup", "SessionFacts", "Source", "Sources"]
 
 LOOKUPS: dict[DraftSource, Callable[[SessionFacts], Lookup]] = {
+    DraftSource.CANDIDATE_CACHE: CandidateSource,
     DraftSource.NGRAM: NgramSource,
+    DraftSource.PATTERN_CACHE: PatternSource,
 }
 """Sources that run here and need no model; of equal offers the first one counts."""
 STORED = frozenset({DraftSource.CANDIDATE_CACHE, DraftSource.PATTERN_CACHE})
 """Those that live on the shared store."""
-SOURCES = frozenset({*LOOKUPS, DraftSource.MODEL})
+SOURCES = (*LOOKUPS, DraftSource.MODEL)
 """What a request may ask for."""
 
 

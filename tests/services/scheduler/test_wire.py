@@ -476,7 +476,7 @@ def sampling(**changes: Any) -> SamplingParameters:
         ("speculation.w", "give 1 to 8", {"speculation": Speculation(w=9)}),
         (
             "speculation.source",
-            "choose one of none, ngram, model",
+            "choose one of none, candidate_cache, ngram, pattern_cache, model",
             {"speculation": Speculation(source=DraftSource.GRAMMAR)},
         ),
         ("numerics_id", "numerics_id is empty", {"output_so_far": (1,)}),

@@ -185,7 +185,7 @@ async def test_figures_that_are_not_known_leave_everything_as_it_is():
 async def test_default_levels_of_a_slow_draft():
     scene = Scene()
 
-    async def waits(seconds: float) -> set[str]:
+    async def waits(seconds):
         for _ in range(120):
             scene.figures.proposed(seconds)
             await scene.passes(1)
