@@ -82,12 +82,12 @@ def replay_(
             for name, policy in POLICIES.items()
         }
         found[str(load)] = row
-        best = min(seconds for name, seconds in row.items() if name.startswith("k="))
+        best = min(row[f"k={k}"] for k in FIXED)
         cells = "\t".join(f"{seconds:.4f}" for seconds in row.values())
         typer.echo(f"{load}\t{cells}\t{row['adaptive'] / best:.3f}")
     by_workload = _alone(traces, costs, requests)
     for name, row in by_workload.items():
-        fixed = max(rate for policy, rate in row.items() if policy.startswith("k="))
+        fixed = max(row[f"k={k}"] for k in FIXED)
         cells = "  ".join(f"{policy} {rate:.1f}" for policy, rate in row.items())
         typer.echo(
             f"{name}, one at a time, tok/s: {cells}; adaptive / best fixed {row['adaptive'] / fixed:.3f}"

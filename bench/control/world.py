@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import operator
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -149,7 +151,7 @@ def _cycle(running: Sequence[Running], shared: Shared, costs: Costs, now: float,
             shared.draft(DRAFT).add(wait_s, depth=depth, num_behind=view.num_behind)
             session.num_told = len(session.tokens)
         outcome = _judged(session, view, choice, offered, depth, wait_s + step_s)
-        shared.applied(outcome.committed, wait_s if depth else 0.0)
+        shared.applied(outcome.committed, wait_s if depth else 0.0, outcome.seconds)
         session.policy.observe(outcome)
         result.tokens += outcome.committed
         result.choices.append((now, choice.num_lookup, choice.num_model))
@@ -176,10 +178,15 @@ def _drafted(session: Running, choice: Choice) -> int:
     return drafted
 
 
+def _products(confidences: Sequence[float]) -> tuple[float, ...]:
+    return tuple(itertools.accumulate(confidences, operator.mul))
+
+
 def _judged(
     session: Running, view: View, choice: Choice, offered: tuple[int, ...], depth: int, seconds: float
 ) -> Outcome:
     output, at = session.trace.output, session.position
+    behind = min(at + choice.num_lookup, len(output) - 1)
     good = Judged.by(offered[: choice.num_lookup], output[at:]).num_right
     right = 0
     if good == choice.num_lookup and depth:
@@ -200,4 +207,5 @@ def _judged(
         committed=committed,
         seconds=seconds,
         model_answered=depth > 0,
+        confidences=_products(session.trace.confidences[behind][:depth]),
     )

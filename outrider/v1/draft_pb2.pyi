@@ -98,17 +98,19 @@ class Propose(_message.Message):
     def __init__(self, committed: _Optional[_Union[_tensor_pb2.Tensor, _Mapping]] = ..., k: _Optional[int] = ..., w: _Optional[int] = ..., prefix: _Optional[_Union[_tensor_pb2.Tensor, _Mapping]] = ..., assumed: _Optional[_Union[_tensor_pb2.Tensor, _Mapping]] = ..., features: _Optional[_Union[_tensor_pb2.Tensor, _Mapping]] = ..., min_confidence: _Optional[float] = ...) -> None: ...
 
 class Proposal(_message.Message):
-    __slots__ = ("tokens", "parents", "sources", "logprobs", "timings", "model_version")
+    __slots__ = ("tokens", "parents", "sources", "logprobs", "timings", "model_version", "confidences")
     TOKENS_FIELD_NUMBER: _ClassVar[int]
     PARENTS_FIELD_NUMBER: _ClassVar[int]
     SOURCES_FIELD_NUMBER: _ClassVar[int]
     LOGPROBS_FIELD_NUMBER: _ClassVar[int]
     TIMINGS_FIELD_NUMBER: _ClassVar[int]
     MODEL_VERSION_FIELD_NUMBER: _ClassVar[int]
+    CONFIDENCES_FIELD_NUMBER: _ClassVar[int]
     tokens: _tensor_pb2.Tensor
     parents: _tensor_pb2.Tensor
     sources: _containers.RepeatedScalarFieldContainer[_generation_pb2.DraftSource]
     logprobs: _tensor_pb2.Tensor
     timings: _worker_pb2.Timings
     model_version: str
-    def __init__(self, tokens: _Optional[_Union[_tensor_pb2.Tensor, _Mapping]] = ..., parents: _Optional[_Union[_tensor_pb2.Tensor, _Mapping]] = ..., sources: _Optional[_Iterable[_Union[_generation_pb2.DraftSource, str]]] = ..., logprobs: _Optional[_Union[_tensor_pb2.Tensor, _Mapping]] = ..., timings: _Optional[_Union[_worker_pb2.Timings, _Mapping]] = ..., model_version: _Optional[str] = ...) -> None: ...
+    confidences: _tensor_pb2.Tensor
+    def __init__(self, tokens: _Optional[_Union[_tensor_pb2.Tensor, _Mapping]] = ..., parents: _Optional[_Union[_tensor_pb2.Tensor, _Mapping]] = ..., sources: _Optional[_Iterable[_Union[_generation_pb2.DraftSource, str]]] = ..., logprobs: _Optional[_Union[_tensor_pb2.Tensor, _Mapping]] = ..., timings: _Optional[_Union[_worker_pb2.Timings, _Mapping]] = ..., model_version: _Optional[str] = ..., confidences: _Optional[_Union[_tensor_pb2.Tensor, _Mapping]] = ...) -> None: ...

@@ -63,6 +63,8 @@ class Proposal:
     tree: DraftTree
     sources: tuple[DraftSource, ...] = ()
     logprobs: tuple[float, ...] = ()
+    # Of each node and all before it on its path; empty: the draft does not say.
+    confidences: tuple[float, ...] = ()
     timings: worker.Timings = worker.Timings()
     model_version: str = ""
     # Filled by whoever received it.
@@ -130,6 +132,7 @@ def _proposal_to_pb(proposal: Proposal) -> pb.Proposal:
         parents=parents,
         sources=[source_to_pb(source) for source in proposal.sources],
         logprobs=floats_to_tensor(proposal.logprobs),
+        confidences=floats_to_tensor(proposal.confidences) if proposal.confidences else None,
         timings=worker.timings_to_pb(proposal.timings),
         model_version=proposal.model_version,
     )
@@ -141,6 +144,11 @@ def _proposal_from_pb(message: pb.Proposal) -> Proposal:
         tree=tree,
         sources=tuple(source_from_pb(value) or DraftSource.MODEL for value in message.sources),
         logprobs=floats_from_tensor(message.logprobs, "proposal.logprobs"),
+        confidences=(
+            floats_from_tensor(message.confidences, "proposal.confidences")
+            if message.HasField("confidences")
+            else ()
+        ),
         timings=worker.timings_from_pb(message.timings),
         model_version=message.model_version,
     )

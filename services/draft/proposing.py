@@ -178,6 +178,7 @@ class ProposeJob:
             tree=DraftTree(tuple(self._tokens), tuple(self._parents)),
             sources=(DraftSource.MODEL,) * len(self._tokens),
             logprobs=tuple(self._logprobs),
+            confidences=tuple(self._confidences),
         )
 
     def _keep_first_candidate(self) -> None:

@@ -20,7 +20,7 @@ from services.scheduler.control.choice import Choice, Judged, Outcome, View
 from services.scheduler.control.control import SessionControl
 from services.scheduler.ports import ValidatorPort
 from services.scheduler.rounds import Ledger, Part, RoundRecord
-from services.scheduler.sources import Ask, Found, SessionFacts, Source, Sources
+from services.scheduler.sources import Ask, Found, ModelSource, SessionFacts, Sources
 from services.scheduler.spans import RoundSpan, SessionSpan
 from services.scheduler.target import Round, Target
 
@@ -42,6 +42,8 @@ class Draft:
     num_lookup: int = 0
     lookup: DraftSource | None = None
     model_answered: bool = False
+    # Of the model's part, token by token.
+    confidences: tuple[float, ...] = ()
     waited_s: float = 0.0
 
     def parts(self, drafted: int, accepted: int, raw_accepted: int) -> tuple[Part, ...]:
@@ -242,13 +244,13 @@ class Session:
         span.drafted(max(choice.k, draft.tree.depth), self._plan.w, status)
         return draft
 
-    async def _opening(self, model: Source, ask: Ask, span: RoundSpan) -> Draft:
+    async def _opening(self, model: ModelSource, ask: Ask, span: RoundSpan) -> Draft:
         draft, status = await self._drafted_by(model, ask, Draft(DraftTree.empty()), span, falls_back=True)
         span.drafted(ask.k, self._plan.w, status)
         return draft
 
     async def _drafted_by(
-        self, model: Source, ask: Ask, draft: Draft, span: RoundSpan, *, falls_back: bool
+        self, model: ModelSource, ask: Ask, draft: Draft, span: RoundSpan, *, falls_back: bool
     ) -> tuple[Draft, str]:
         """What the lookup's part becomes with the model's behind it, and why the model has none."""
         choice = draft.choice
@@ -276,8 +278,14 @@ class Session:
         source = DraftSource.MODEL if tree.num_nodes else draft.source
         joined = tree.behind(prefix) if prefix else tree
         # In the first round its answer is empty, and says nothing.
-        answered = not ask.first
-        return replace(draft, tree=joined, source=source, model_answered=answered, waited_s=waited_s), ""
+        return replace(
+            draft,
+            tree=joined,
+            source=source,
+            model_answered=not ask.first,
+            confidences=model.confidences,
+            waited_s=waited_s,
+        ), ""
 
     async def _fallen_back(self, ask: Ask, draft: Draft) -> Draft:
         """The round of a model that did not answer: what a lookup has."""
@@ -348,6 +356,7 @@ class Session:
                 committed=record.committed,
                 seconds=time.monotonic() - started_s,
                 model_answered=draft.model_answered,
+                confidences=draft.confidences,
             ),
             draft.waited_s,
         )

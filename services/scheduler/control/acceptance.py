@@ -10,6 +10,10 @@ from outrider.wire.worker import MAX_DEPTH
 
 SESSION_DECAY = 0.98
 SHARED_DECAY = 0.998
+CALIBRATION_DECAY = 0.99
+CALIBRATION_WEIGHT = 8.0
+USUAL_CALIBRATION = 0.75
+SURE = 0.85
 PRIOR_WEIGHT = 8.0
 """Rounds that a prior is worth against what a session has seen itself."""
 
@@ -38,6 +42,31 @@ def guess(accepted: float, offered: float = 1.0) -> Reach:
         tuple(offered**depth for depth in range(MAX_DEPTH)),
         tuple(accepted ** (depth + 1) for depth in range(MAX_DEPTH)),
     )
+
+
+class Calibration:
+    """How a draft's confidence stands to what becomes of its tokens: right tokens / expected ones.
+
+    Only tokens that were not sure count: it is there that a proposal is ended or goes on.
+    """
+
+    def __init__(self) -> None:
+        self._expected = CALIBRATION_WEIGHT
+        self._right = CALIBRATION_WEIGHT * USUAL_CALIBRATION
+
+    @property
+    def factor(self) -> float:
+        """Chance that the next token is right, per confidence in all before it."""
+        return self._right / self._expected
+
+    def add(self, confidences: Sequence[float], num_right: int) -> None:
+        """A proposal had `num_right` right tokens; a confidence is that of a token and all before it."""
+        self._expected *= CALIBRATION_DECAY
+        self._right *= CALIBRATION_DECAY
+        for depth, before in enumerate((1.0, *confidences[:-1])):
+            if before < SURE:
+                self._expected += before
+                self._right += depth < num_right
 
 
 class Acceptance:
@@ -73,28 +102,28 @@ class Acceptance:
         """The estimate; at each depth the prior weighs as much as `PRIOR_WEIGHT` rounds.
 
         What it says of a depth is how likely the token is after the one before it: a session that goes deeper
-        than others is expected to go on so. Depths that were never asked for are taken for as likely as the
-        last one at least, or nobody would ever learn of them.
+        than others is expected to go on so. At depths that were never asked for, what is there is taken to be
+        as often right as at the last one: else nobody would ever learn of them.
         """
-        offered = self._curve(self._offered, prior.offered)
-        accepted = self._curve(self._accepted, prior.accepted)
-        return Reach(offered, tuple(map(min, accepted, offered)))
-
-    def _curve(self, counts: Sequence[float], prior: Sequence[float]) -> tuple[float, ...]:
-        chances: list[float] = []
-        last = usual = ratio = 1.0
+        offered: list[float] = []
+        accepted: list[float] = []
+        there = right = usual_there = usual_right = 1.0
         for depth in range(MAX_DEPTH):
             could = self._could[depth] if depth < len(self._could) else 0.0
-            expected = min(1.0, prior[depth] / usual) if usual > 0 else 0.0
-            if depth and could < 1:
-                expected = max(expected, ratio)
-            usual = prior[depth]
-            seen = counts[depth] if could else 0.0
-            chance = min(last, (seen + PRIOR_WEIGHT * last * expected) / (could + PRIOR_WEIGHT))
-            ratio = chance / last if last > 0 else 0.0
-            last = chance
-            chances.append(chance)
-        return tuple(chances)
+            goes_on = _ratio(prior.offered[depth], usual_there)
+            is_right = _ratio(prior.accepted[depth], usual_right)
+            usual_there, usual_right = prior.offered[depth], prior.accepted[depth]
+            before = _ratio(right, there)
+            if could < 1:
+                there *= goes_on
+                right = there * before if depth else min(there, is_right)
+            else:
+                weight = could + PRIOR_WEIGHT
+                there = min(there, (self._offered[depth] + PRIOR_WEIGHT * there * goes_on) / weight)
+                right = min(right, there, (self._accepted[depth] + PRIOR_WEIGHT * right * is_right) / weight)
+            offered.append(there)
+            accepted.append(right)
+        return Reach(tuple(offered), tuple(accepted))
 
     def summary(self) -> bytes:
         """For another scheduler; JSON."""
@@ -113,6 +142,10 @@ class Acceptance:
         read = cls(decay)
         read._could, read._offered, read._accepted = ([float(each) for each in row] for row in rows)
         return read
+
+
+def _ratio(part: float, whole: float) -> float:
+    return min(1.0, part / whole) if whole > 0 else 0.0
 
 
 def _is_summary(rows: object) -> bool:

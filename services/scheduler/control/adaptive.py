@@ -19,12 +19,14 @@ FIRST_PROBE = 8
 LAST_PROBE = 64
 """Rounds without the model after which it is tried again; doubles with each try that does not pay."""
 PROBE_DEPTH = 4
+LEAST_UNHIDDEN = 0.3
+"""Sessions that are drafted for together are drafted for a little longer each."""
 LEAST_CONFIDENCE = 0.05
 MOST_CONFIDENCE = 0.9
 ON_TIME_WEIGHT = 0.25
 LATE_WEIGHT = 4.0
 """What a session's own speed counts against the others' when its wish is met, and when it is not."""
-_DEPTHS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 32, 48, 64)
+_DEPTHS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +52,10 @@ class AdaptivePolicy:
     down when the step's time grows with its rows: the depth falls as load rises, to 0 where that is best.
     Where draft and target share their cores, D is time that the others lose too.
 
-    The model ends its proposal by itself, at the token that is likelier refused than it is worth: one more
-    token of chance p is worth its time c where p > r c, r being the tokens per second that the session makes
-    otherwise. So the threshold of confidence is r c.
+    The model ends its proposal by itself, where one more token is not worth its time: a token of chance p is
+    worth c seconds where p > r c, r being the tokens per second that the session makes otherwise. Behind
+    tokens that the model takes for right with confidence q its chance is f q, f being how much of its
+    confidence comes true (`Calibration`). So the threshold of confidence is r c / f.
 
     Args:
         shared: estimates of all sessions: costs, and acceptance as the prior of this session's own.
@@ -93,7 +96,8 @@ class AdaptivePolicy:
         self._probes = (
             bool(view.draft)
             and not chosen.choice.num_model
-            and (self._rounds_without_model >= self._next_probe)
+            and self._rounds_without_model >= self._next_probe
+            and self._shared.may_probe(self._probe_cost_s(view))
         )
         return self._probe(view) if self._probes else chosen.choice
 
@@ -110,6 +114,9 @@ class AdaptivePolicy:
         if outcome.lookup_accepted == outcome.lookup_drafted:  # else the model's part was never judged
             model = (DraftSource.MODEL, outcome.view.draft)
             self._note(model, choice.num_model, outcome.model_drafted, outcome.model_accepted)
+            if outcome.confidences:
+                calibration = self._shared.calibration(self._workload, outcome.view.draft)
+                calibration.add(outcome.confidences, outcome.model_accepted)
         # A model that is used again starts over; one that was tried and is not waits longer.
         self._next_probe = min(LAST_PROBE, 2 * self._next_probe) if self._probes else FIRST_PROBE
         self._rounds_without_model = 0
@@ -121,6 +128,11 @@ class AdaptivePolicy:
             return Choice(num_model=k, min_confidence=FIRST_CONFIDENCE)
         best = max(view.offers, key=lambda offer: offer.match_length, default=None)
         return Choice(best.source, min(k, best.num_tokens)) if best else Choice()
+
+    def _probe_cost_s(self, view: View) -> float:
+        """Of all who wait for it."""
+        wait_s = self._shared.draft(view.draft).seconds(PROBE_DEPTH, view.num_behind)
+        return wait_s * (1 + self._shared.verify.num_neighbours * self._unhidden(view))
 
     def _probe(self, view: View) -> Choice:
         return Choice(num_model=view.bounds.clamp(PROBE_DEPTH), min_confidence=self._confidence(view))
@@ -175,9 +187,22 @@ class AdaptivePolicy:
         rows = neighbours * shared.verify.rows_of_a_session + 4
         few_s, more_s = (shared.verify.seconds(each, view.length) for each in (rows, rows + 4))
         row_s = max(0.0, more_s - few_s) / 4
-        token_s = shared.draft(view.draft).token_s * (1 + neighbours if shared.shares_cores else 1)
-        wanted = self._rate * (token_s + row_s * (1 + neighbours))
+        token_s = shared.draft(view.draft).token_s * (1 + neighbours * self._unhidden(view))
+        rate = self._rate or shared.usual_gain / (shared.usual_wait_s + few_s)
+        factor = shared.calibration(self._workload, view.draft).factor
+        wanted = rate * (token_s + row_s * (1 + neighbours)) / max(0.1, factor)
         return round(min(MOST_CONFIDENCE, max(LEAST_CONFIDENCE, wanted)) * 20) / 20
+
+    def _unhidden(self, view: View) -> float:
+        """The share of a draft's time that a neighbour loses.
+
+        None where it has other cores, little where it waits for a draft itself.
+        """
+        shared = self._shared
+        if not shared.shares_cores:
+            return 0.0
+        wait_s = shared.draft(view.draft).seconds(FIRST_DEPTH, view.num_behind)
+        return max(LEAST_UNHIDDEN, 1 - shared.usual_wait_s / max(wait_s, 1e-4))
 
     def _weight(self, view: View) -> float:
         if view.wished_s is None or view.reached_s is None:

@@ -100,6 +100,8 @@ class Outcome:
     seconds: float
     # A draft model was asked and its answer came in time.
     model_answered: bool = False
+    # Of the model's part: how likely it takes each token and all before it to be right.
+    confidences: tuple[float, ...] = ()
 
 
 class Policy(Protocol):

@@ -160,7 +160,7 @@ class SessionControl:
         now_s = time.monotonic()
         self._first_token_s = self._first_token_s or now_s
         self._num_tokens += outcome.committed
-        self._shared.applied(outcome.committed, wait_s)
+        self._shared.applied(outcome.committed, wait_s, outcome.seconds)
         self._policy.observe(outcome)
         if outcome.model_answered:
             self._model = outcome.view.draft

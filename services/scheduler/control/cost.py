@@ -8,7 +8,10 @@ ENOUGH_SAMPLES = 3
 """Before so many samples a cost is not known."""
 _MAX_ROWS = 512
 """Steps of more rows read prompts, and say nothing of rounds."""
-_STEP_DECAY = 0.98
+_STEP_DECAY = 0.99
+_ROWS_DECAY = 0.9
+_LINE_WEIGHT = 1.0
+"""Samples that the line is worth at a number of rows."""
 _PROPOSAL_DECAY = 0.97
 _KILO = 1 / 1000
 
@@ -16,14 +19,14 @@ _KILO = 1 / 1000
 class VerifyCost:
     """Seconds of a step of the target as a function of its rows and of the tokens that they see.
 
-    A line in rows and context, and on it a correction per number of rows: products of a few rows more can
-    cost nothing, or a whole block of registers.
+    What was measured at a number of rows counts there: products of a few rows more can cost nothing, or a
+    whole block of registers. Where there is little of it a line in rows and context does.
     """
 
     def __init__(self) -> None:
         # Per step; per row; per thousand tokens of context.
         self._fit = LinearFit((0.02, 0.001, 0.001), (0.2, 0.01, 0.01), _STEP_DECAY)
-        self._corrections: dict[int, DecayedMean] = {}
+        self._measured: dict[int, DecayedMean] = {}
         self._batch = DecayedMean(0.9)
         self._rows = DecayedMean(0.9)
 
@@ -47,24 +50,24 @@ class VerifyCost:
         if not 0 < rows <= _MAX_ROWS or batch_size < 1:
             return
         features = (1.0, rows, context * batch_size * _KILO)
-        off = seconds - self._fit.predict(features)
-        if self.known:
-            self._corrections.setdefault(_bucket(rows), DecayedMean(0.9)).add(off)
+        self._measured.setdefault(_bucket(rows), DecayedMean(_ROWS_DECAY)).add(seconds)
         self._fit.add(features, seconds)
         self._batch.add(batch_size)
         self._rows.add(rows / batch_size)
 
     def seconds(self, rows: float, context: int) -> float:
         """Of a step with `rows` rows, ours and our neighbours'."""
-        line = self._fit.predict((1.0, rows, context * (1 + self.num_neighbours) * _KILO))
-        return max(1e-4, line + self._correction(rows))
+        whole, share = int(rows), rows - int(rows)
+        below, above = (self._seconds(each, context) for each in (whole, whole + 1))
+        return max(1e-4, below * (1 - share) + above * share)
 
-    def _correction(self, rows: float) -> float:
-        """Between those of the counts below and above that are known; pulled to 0 where samples are few."""
-        below = self._corrections.get(_bucket(int(rows)))
-        above = self._corrections.get(_bucket(int(rows) + 1))
-        share = rows - int(rows)
-        return _shrunk(below) * (1 - share) + _shrunk(above) * share
+    def _seconds(self, rows: int, context: int) -> float:
+        line = self._fit.predict((1.0, rows, context * (1 + self.num_neighbours) * _KILO))
+        measured = self._measured.get(_bucket(rows))
+        if measured is None:
+            return line
+        share = measured.weight / (measured.weight + _LINE_WEIGHT)
+        return share * measured.value() + (1 - share) * line
 
 
 def _bucket(rows: int) -> int:
@@ -73,10 +76,6 @@ def _bucket(rows: int) -> int:
         return rows
     step = 1 << (rows.bit_length() - 4)
     return rows // step * step
-
-
-def _shrunk(mean: DecayedMean | None) -> float:
-    return mean.value() * mean.weight / (mean.weight + 2.0) if mean else 0.0
 
 
 class DraftCost:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from outrider.wire.generation import DraftSource
-from services.scheduler.control.acceptance import SHARED_DECAY, Acceptance, Reach, guess
+from services.scheduler.control.acceptance import SHARED_DECAY, Acceptance, Calibration, Reach, guess
 from services.scheduler.control.cost import DraftCost, VerifyCost
 from services.scheduler.control.estimates import DecayedMean
 
@@ -14,6 +14,8 @@ Key = tuple[DraftSource, str | int]
 
 MAX_WORKLOADS = 64
 """Labels come from requests: beyond so many, new ones share one."""
+PROBE_SHARE = 0.01
+MOST_BUDGET_S = 2.0
 _OTHERS = "other"
 
 
@@ -29,14 +31,24 @@ class Shared:
         self.shares_cores = shares_cores
         self._drafts: dict[str, DraftCost] = {}
         self._acceptance: dict[str, dict[Key, Acceptance]] = {}
+        self._calibrations: dict[tuple[str, str], Calibration] = {}
         self._gain = DecayedMean(0.98)
         self._wait_s = DecayedMean(0.98)
+        # Seconds that may go into trying what is not thought to pay.
+        self._budget_s = 0.0
 
     def draft(self, model: str) -> DraftCost:
         """Of one draft model."""
         if model not in self._drafts:
             self._drafts[model] = DraftCost()
         return self._drafts[model]
+
+    def calibration(self, workload: str, model: str) -> Calibration:
+        """Of one draft model on one workload."""
+        key = (self.label(workload), model)
+        if key not in self._calibrations:
+            self._calibrations[key] = Calibration()
+        return self._calibrations[key]
 
     @property
     def usual_gain(self) -> float:
@@ -48,10 +60,18 @@ class Shared:
         """Seconds that a round of any session waits for its draft."""
         return self._wait_s.value()
 
-    def applied(self, committed: int, wait_s: float) -> None:
+    def applied(self, committed: int, wait_s: float, round_s: float) -> None:
         """A round of any session."""
         self._gain.add(committed)
         self._wait_s.add(wait_s)
+        self._budget_s = min(MOST_BUDGET_S, self._budget_s + PROBE_SHARE * round_s)
+
+    def may_probe(self, cost_s: float) -> bool:
+        """Whether a try that costs so many seconds, of all sessions, is affordable; it is paid at once."""
+        if self._budget_s < cost_s:
+            return False
+        self._budget_s -= cost_s
+        return True
 
     def label(self, workload: str) -> str:
         """Under which a workload's acceptance is kept."""

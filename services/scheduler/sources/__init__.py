@@ -13,7 +13,7 @@ from services.scheduler.sources.ngram import NgramSource
 from services.scheduler.sources.pattern import PatternSource
 from services.scheduler.sources.source import Ask, Lookup, SessionFacts, Source
 
-__all__ = ["LOOKUPS", "SOURCES", "Ask", "Found", "Lookup", "SessionFacts", "Source", "Sources"]
+__all__ = ["LOOKUPS", "SOURCES", "Ask", "Found", "Lookup", "ModelSource", "SessionFacts", "Source", "Sources"]
 
 LOOKUPS: dict[DraftSource, Callable[[SessionFacts], Lookup]] = {
     DraftSource.CANDIDATE_CACHE: CandidateSource,

@@ -58,6 +58,8 @@ class ModelSource:
         # The draft model that was picked for the session, where there are several.
         self._wanted: str | None = None
         self.num_dropped = 0
+        # Of the last proposal that was used: how likely each of its tokens is, if the draft says so.
+        self.confidences: tuple[float, ...] = ()
         self.status = ""
 
     @property
@@ -257,6 +259,7 @@ class ModelSource:
         if len(usable.leaves) > ask.w:
             usable = DraftTree.from_candidates(usable.candidates()[: ask.w])
         self.num_dropped += usable.num_nodes < tree.num_nodes
+        self.confidences = proposal.confidences[: usable.num_nodes]
         return usable
 
     def _header(self, round_number: int, traceparent: str = "", tracestate: str = "") -> Header:

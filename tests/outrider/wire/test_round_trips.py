@@ -123,6 +123,7 @@ proposals = st.builds(
     tree=draft_trees(),
     sources=st.lists(st.sampled_from(generation.DraftSource), max_size=3).map(tuple),
     logprobs=st.lists(float32, max_size=3).map(tuple),
+    confidences=st.lists(st.floats(0, 1, width=32), max_size=3).map(tuple),
     timings=timings,
     model_version=text,
 )

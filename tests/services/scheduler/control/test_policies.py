@@ -51,7 +51,7 @@ class World:
             assert choice.k <= bounds.max_k
             outcome, wait_s = self._round(view, choice, draw)
             policy.observe(outcome)
-            self.shared.applied(outcome.committed, wait_s)
+            self.shared.applied(outcome.committed, wait_s, outcome.seconds)
             if number >= rounds // 4:
                 tokens, seconds = tokens + outcome.committed, seconds + outcome.seconds
         return tokens / seconds
