@@ -7,7 +7,7 @@ from outrider.store.candidates import Candidate, CandidateCache
 from outrider.store.controls import ControlStore
 from outrider.store.namespace import Namespace
 from outrider.store.patterns import Continuation, PatternCache
-from outrider.store.store import BadStoreUrl, Store, open_store
+from outrider.store.store import BadStoreUrl, Store, check_url, open_store
 
 __all__ = [
     "BadStoreUrl",
@@ -18,5 +18,6 @@ __all__ = [
     "Namespace",
     "PatternCache",
     "Store",
+    "check_url",
     "open_store",
 ]

@@ -92,21 +92,27 @@ class Store:
         ]
 
 
+def check_url(url: str) -> None:
+    """Raises BadStoreUrl for one that `open_store` can not open."""
+    if not url:
+        return
+    try:
+        parts = urlsplit(url)
+        known = parts.scheme in ("redis", "rediss") and bool(parts.hostname) and parts.port != 0
+    except ValueError as error:
+        raise BadStoreUrl(_ADVICE) from error
+    if not known:
+        raise BadStoreUrl(_ADVICE)
+
+
 def open_store(url: str, metrics: Metrics | None = None) -> Store:
     """The store that a URL names; an empty one is in this process.
 
     Raises BadStoreUrl.
     """
+    check_url(url)
     if not url:
         return Store(MemoryBackend(), metrics)
-    try:
-        parts = urlsplit(url)
-        scheme, host = parts.scheme, parts.hostname
-        _ = parts.port
-    except ValueError as error:
-        raise BadStoreUrl(_ADVICE) from error
-    if scheme not in ("redis", "rediss") or not host:
-        raise BadStoreUrl(_ADVICE)
     from outrider.store.redis_backend import RedisBackend  # not needed without one
 
     try:
@@ -116,6 +122,6 @@ def open_store(url: str, metrics: Metrics | None = None) -> Store:
 
 
 _ADVICE = (
-    "--redis-url (OUTRIDER_REDIS_URL) is no URL of Redis; write redis://HOST:PORT/DATABASE, with "
-    "USER:PASSWORD@ before the host where it asks for one, and rediss:// for TLS"
+    "it is no URL of Redis; write redis://HOST:PORT/DATABASE, with USER:PASSWORD@ before the host where it asks "
+    "for one, and rediss:// for TLS"
 )

@@ -102,6 +102,8 @@ class Engine:
         self._occupancy = Occupancy()
         self.memory = Memory()
         self.sessions = SessionCounts()
+        # A scheduler that is told "no pages" in its first message would not send anybody.
+        self._tell_load()
         metrics.read(lambda: read_engine(self))
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import time
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import TYPE_CHECKING, Any
@@ -127,12 +128,12 @@ class Streams:
 
 
 def _coarse(load: WorkerLoad) -> tuple[int, ...]:
-    """What differs when it matters: tenths of utilisation, and 64ths of the memory."""
+    """What differs when it matters: tenths of utilisation, of which 0 is rest, and 64ths of the memory."""
     return (
         load.num_sessions,
         load.num_waiting,
         load.num_free_pages,
-        round(10 * (load.utilization or 0.0)),
+        math.ceil(10 * (load.utilization or 0.0)),
         64 * load.memory_bytes // load.memory_limit_bytes if load.memory_limit_bytes else 0,
     )
 

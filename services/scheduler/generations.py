@@ -11,13 +11,14 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from outrider.rpc.errors import NoEqualReplica, NotFound, Unavailable
-from outrider.store import Namespace
+from outrider.store import Namespace, open_store
 from outrider.telemetry import In, Metrics, Reading, Tracing
 from outrider.telemetry.metric_names import NUM_REQUESTS_RUNNING, NUM_REQUESTS_WAITING
 from outrider.wire.scheduler import Finished, FinishRequest, GenerateEvent, GenerateRequest
-from outrider.wire.state import ControlState, SchedulerState, StoreState
+from outrider.wire.state import ControlState, SchedulerState
 from services.scheduler.admission import check_against_model, check_shape, plan_of
 from services.scheduler.control.control import Control
+from services.scheduler.control.memory import ControlMemory
 from services.scheduler.figures import Figures
 from services.scheduler.metering import Meter
 from services.scheduler.ports import ValidatorPort
@@ -55,7 +56,6 @@ class Generations:
     ) -> None:
         self._settings = settings
         self._fleet = fleet
-        self._store = store
         self._tracing = tracing
         self._running: dict[bytes, Session] = {}
         self._ended: OrderedDict[bytes, Session] = OrderedDict()
@@ -65,7 +65,9 @@ class Generations:
         self._waiting = WaitingRoom()
         self.figures = Figures()
         self.alerts: Alerts | None = None
-        self._control = Control(settings, lambda: self.alerts.depth_cap if self.alerts else None)
+        self.control = Control(settings, lambda: self.alerts.depth_cap if self.alerts else None)
+        self._store = store or open_store("")
+        self.memory = ControlMemory(self.control, self._store.control)
         metrics = metrics or Metrics(In.SCHEDULER)
         self._meter = Meter(metrics, self.figures)
         metrics.read(
@@ -86,7 +88,7 @@ class Generations:
             control=self._control_state,
             alerts=self.alerts.states if self.alerts else (),
             alert_history=self.alerts.history if self.alerts else (),
-            store=self._store.state if self._store else StoreState(),
+            store=self._store.state,
         )
 
     @property
@@ -96,9 +98,9 @@ class Generations:
             policy=self._settings.policy,
             committed=self._meter.num_committed,
             tokens_per_s=figures.get("throughput", 0.0),
-            rounds_by_k=tuple(self._control.rounds_by_k),
+            rounds_by_k=tuple(self.control.rounds_by_k),
             sources=self._meter.sources,
-            depth_cap=self._control.cap(),
+            depth_cap=self.control.cap(),
             figures=figures,
         )
 
@@ -119,9 +121,10 @@ class Generations:
         finally:
             self._num_waiting -= 1
         check_against_model(request, port.info)
+        await self.memory.read(port.info.model)
         ends_itself = () if request.sampling.ignore_eos else port.info.eos_ids
         stored = self._store if request.store else None
-        control = self._control.session(port.info.model, request.workload, plan, request.speculation)
+        control = self.control.session(port.info.model, request.workload, plan, request.speculation)
         facts = SessionFacts(
             session=secrets.token_bytes(ID_BYTES),
             request=request,
@@ -181,7 +184,7 @@ class Generations:
 
     async def purge(self, tenant: str) -> int:
         """Forget what the store holds of a tenant; how many entries there were. Raises Unavailable."""
-        return await self._store.purge(tenant) if self._store else 0
+        return await self._store.purge(tenant)
 
     async def drain(self) -> None:
         """The process is about to end: sessions go on for its grace, watches do not."""

@@ -153,6 +153,8 @@ class SessionMeter:
             self._figures.judged(
                 part.source, self._workload, self._draft_version, part.drafted, part.accepted
             )
+            if part.accepted < part.drafted:
+                break  # what came behind was never judged
         self._held.append(record)
         if len(self._held) > LAG:
             self._count(self._held.popleft(), None)

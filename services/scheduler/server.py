@@ -28,7 +28,7 @@ async def serve(
     """Run a scheduler until `stop` is set; `ready` gets its port.
 
     It serves whether workers are there or not: requests wait a little for a validator, and `Describe` tells
-    who is missing. Raises PortUnavailable, BadRules for a rule file and BadStoreUrl for a URL that is none.
+    who is missing. Raises PortUnavailable.
     """
     rules = read_rules(settings.alerts) if settings.alerts else DEFAULT_RULES
     metrics = metrics or Metrics(In.SCHEDULER)
@@ -44,7 +44,8 @@ async def serve(
             metrics=metrics,
             notify=fleet.notify,
         )
-        watching = asyncio.create_task(alerts.run())
+        memory = generations.memory
+        beside = [asyncio.create_task(each) for each in (alerts.run(), memory.run())]
         servicer = SchedulerServicer(generations)
         try:
             await run_server(
@@ -58,5 +59,7 @@ async def serve(
                 metrics_address=metrics.address,
             )
         finally:
-            watching.cancel()
-            await asyncio.gather(watching, return_exceptions=True)
+            for task in beside:
+                task.cancel()
+            await asyncio.gather(*beside, return_exceptions=True)
+            memory.write()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, FilePath, SecretStr, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, model_validator
 
 from outrider.rpc.settings import MetricsPort, ServerSettings
+from outrider.store import check_url
 from outrider.wire.generation import DraftSource
 from outrider.wire.worker import MAX_DEPTH
+from services.scheduler.alerts.rule_file import read_rules
 
 
 def _split(value: object) -> object:
@@ -26,6 +28,18 @@ def _checked(addresses: tuple[str, ...]) -> tuple[str, ...]:
     if len(set(addresses)) != len(addresses):
         raise ValueError("an address is named twice; name each worker once")
     return addresses
+
+
+def _opened(url: SecretStr) -> SecretStr:
+    check_url(url.get_secret_value())
+    return url
+
+
+def _readable(path: str) -> str:
+    """Rules that can not be used stop the start."""
+    if path:
+        read_rules(path)
+    return path
 
 
 Addresses = Annotated[tuple[str, ...], BeforeValidator(_split), AfterValidator(_checked)]
@@ -58,10 +72,10 @@ class SchedulerSettings(ServerSettings):
     """A new session waits this long for a validator when none is ready or none has room."""
     reopen_deadline_s: float = Field(default=20.0, ge=0)
     """A session whose validator is lost looks this long for one of equal numerics id."""
-    redis_url: SecretStr = SecretStr("")
+    redis_url: Annotated[SecretStr, AfterValidator(_opened)] = SecretStr("")
     """Redis that keeps patterns and answers, redis://[USER:PASSWORD@]HOST:PORT/DB; empty: this process."""
-    alerts: FilePath | None = None
-    """A YAML file of alert rules; unset: the built-in ones."""
+    alerts: Annotated[str, AfterValidator(_readable)] = ""
+    """A YAML file of alert rules; empty: the built-in ones."""
     failover: Literal["equal", "any"] = "equal"
     """After that deadline: end with NO_EQUAL_REPLICA, or go on with any validator and say so."""
 

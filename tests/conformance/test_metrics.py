@@ -27,7 +27,7 @@ EOS = 103
 LABELS = {
     *("model_name", "draft_source", "position", "phase", "finished_reason", "reason", "direction", "peer"),
     *("state", "source", "resource", "gpu", "dtype", "device", "exactness", "numerics_id"),
-    *("weight_fingerprint", "tokenizer_fingerprint", "model_version", "alert", "level"),
+    *("weight_fingerprint", "tokenizer_fingerprint", "model_version", "alert", "level", "result"),
 }
 """All of them bounded: by the models, the protocol, the settings or the machine."""
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeGuard
 
 from outrider.wire.worker import MAX_DEPTH
 
@@ -14,7 +14,7 @@ CALIBRATION_DECAY = 0.99
 CALIBRATION_WEIGHT = 8.0
 USUAL_CALIBRATION = 0.75
 SURE = 0.85
-PRIOR_WEIGHT = 8.0
+PRIOR_WEIGHT = 16.0
 """Rounds that a prior is worth against what a session has seen itself."""
 
 
@@ -125,18 +125,13 @@ class Acceptance:
             accepted.append(right)
         return Reach(tuple(offered), tuple(accepted))
 
-    def summary(self) -> bytes:
-        """For another scheduler; JSON."""
-        rows = [[round(each, 3) for each in row] for row in (self._could, self._offered, self._accepted)]
-        return json.dumps(rows).encode()
+    def summary(self) -> list[list[float]]:
+        """The counts, for another scheduler: room, offered, accepted by depth."""
+        return [[round(each, 3) for each in row] for row in (self._could, self._offered, self._accepted)]
 
     @classmethod
-    def from_summary(cls, decay: float, data: bytes) -> Acceptance | None:
+    def from_summary(cls, decay: float, rows: object) -> Acceptance | None:
         """Read a summary; None when it is none: whoever wrote it may have been anybody."""
-        try:
-            rows = json.loads(data)
-        except ValueError:
-            return None
         if not _is_summary(rows):
             return None
         read = cls(decay)
@@ -148,7 +143,7 @@ def _ratio(part: float, whole: float) -> float:
     return min(1.0, part / whole) if whole > 0 else 0.0
 
 
-def _is_summary(rows: object) -> bool:
+def _is_summary(rows: object) -> TypeGuard[list[list[float]]]:
     if not isinstance(rows, list) or len(rows) != 3 or not all(isinstance(row, list) for row in rows):
         return False
     lengths = {len(row) for row in rows}

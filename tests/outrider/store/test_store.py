@@ -213,7 +213,7 @@ async def test_c70_a_tenants_traffic_displaces_its_own_entries():
     "url", ["http://host", "redis://", "redis://host:port", "host:6379", "redis://u:geheim@:1:2"]
 )
 def test_a_url_that_is_none_is_refused_without_its_password(url):
-    with pytest.raises(BadStoreUrl, match="--redis-url") as refused:
+    with pytest.raises(BadStoreUrl, match="no URL of Redis") as refused:
         open_store(url)
     assert "geheim" not in str(refused.value)
 

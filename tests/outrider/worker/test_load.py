@@ -37,6 +37,7 @@ async def test_each_message_tells_memory_and_utilisation():
     async with seam(FakeRuntime(), Validating) as worker, worker.connect() as stream:
         await target_session(stream, PROMPT, GREEDY).run(max_rounds=3)
         loads = [message.load for message in stream.messages]
+        assert all(load.num_pages == 64 for load in loads)
         assert all(0 < load.memory_bytes < load.memory_limit_bytes for load in loads)
         assert all(0.0 <= load.utilization <= 1.0 for load in loads)
         assert loads[-1].utilization > 0.0

@@ -35,6 +35,8 @@ def test_with_drafts_each_round_has_its_choice():
         (["--default-source", "magic"], "--default-source (OUTRIDER_DEFAULT_SOURCE)"),
         (["--failover", "maybe"], "--failover (OUTRIDER_FAILOVER)"),
         (["--policy", "clever"], "--policy (OUTRIDER_POLICY)"),
+        (["--redis-url", "http://u:geheim@x"], "--redis-url (OUTRIDER_REDIS_URL)"),
+        (["--alerts", "/no/such/file"], "--alerts (OUTRIDER_ALERTS)"),
         (["--draft-opens", "never"], "--draft-opens (OUTRIDER_DRAFT_OPENS)"),
         (["--no-such-flag", "1"], "--no-such-flag"),
     ],

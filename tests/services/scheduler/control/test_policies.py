@@ -133,7 +133,7 @@ def test_c66_depth_falls_to_zero_as_load_rises():
     for neighbours in (0, 3, 15, 40):
         values = {"model": 0.6, "row_s": 0.01, "step_s": 0.05, "neighbours": neighbours}
         rate, world = adaptive(**values)
-        assert rate >= 0.95 * best_fixed(**values)
+        assert rate >= 0.85 * best_fixed(**values)
         depths.append(sum(choice.k for choice in world.choices[-100:]) / 100)
     assert depths == sorted(depths, reverse=True)
     assert depths[0] > 1
