@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BeforeValidator, Field, ValidationError
+from pydantic import BeforeValidator, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 from pydantic_settings import SettingsError as SourceError
 
@@ -75,12 +75,12 @@ def read_settings(kind: type[S], arguments: list[str]) -> S:
     try:
         return kind(_cli_parse_args=arguments)  # type: ignore[call-arg]  # an argument of pydantic-settings' own
     except ValidationError as error:
-        raise SettingsError(_one_line(error)) from None
+        raise SettingsError(_one_line(error, kind)) from None
     except SourceError as error:
         raise SettingsError(" ".join(str(error).removeprefix("error parsing CLI: ").split())) from None
 
 
-def _one_line(error: ValidationError) -> str:
+def _one_line(error: ValidationError, kind: type[ServerSettings]) -> str:
     """The first problem only: the next start shows the next one."""
     first: Any = error.errors()[0]
     name = str(first["loc"][0]) if first["loc"] else ""
@@ -88,4 +88,8 @@ def _one_line(error: ValidationError) -> str:
     if not name:
         return problem
     flag, variable = f"--{name.replace('_', '-')}", f"{ENV_PREFIX}{name.upper()}"
-    return f"{flag} ({variable}) is {first['input']!r}: {problem[:1].lower()}{problem[1:]}"
+    problem = f"{problem[:1].lower()}{problem[1:]}"
+    field = kind.model_fields.get(name)
+    if field is not None and field.annotation is SecretStr:
+        return f"{flag} ({variable}) can not be used: {problem}"
+    return f"{flag} ({variable}) is {first['input']!r}: {problem}"

@@ -122,6 +122,6 @@ def open_store(url: str, metrics: Metrics | None = None) -> Store:
 
 
 _ADVICE = (
-    "it is no URL of Redis; write redis://HOST:PORT/DATABASE, with USER:PASSWORD@ before the host where it asks "
-    "for one, and rediss:// for TLS"
+    "it is no URL of Redis; write redis://HOST:PORT/DATABASE, with USER:PASSWORD@ before the host where it "
+    "asks for one, and rediss:// for TLS"
 )

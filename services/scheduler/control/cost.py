@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from services.scheduler.control.estimates import DecayedMean, LinearFit
 
 ENOUGH_SAMPLES = 3
@@ -26,7 +28,7 @@ class VerifyCost:
     def __init__(self) -> None:
         # Per step; per row; per thousand tokens of context.
         self._fit = LinearFit((0.02, 0.001, 0.001), (0.2, 0.01, 0.01), _STEP_DECAY)
-        self._measured: dict[int, DecayedMean] = {}
+        self._measured: dict[int, _Measured] = {}
         self._batch = DecayedMean(0.9)
         self._rows = DecayedMean(0.9)
 
@@ -50,7 +52,7 @@ class VerifyCost:
         if not 0 < rows <= _MAX_ROWS or batch_size < 1:
             return
         features = (1.0, rows, context * batch_size * _KILO)
-        self._measured.setdefault(_bucket(rows), DecayedMean(_ROWS_DECAY)).add(seconds)
+        self._measured.setdefault(_bucket(rows), _Measured()).add(seconds, features)
         self._fit.add(features, seconds)
         self._batch.add(batch_size)
         self._rows.add(rows / batch_size)
@@ -62,12 +64,29 @@ class VerifyCost:
         return max(1e-4, below * (1 - share) + above * share)
 
     def _seconds(self, rows: int, context: int) -> float:
-        line = self._fit.predict((1.0, rows, context * (1 + self.num_neighbours) * _KILO))
+        features = (1.0, rows, context * (1 + self.num_neighbours) * _KILO)
         measured = self._measured.get(_bucket(rows))
-        if measured is None:
-            return line
-        share = measured.weight / (measured.weight + _LINE_WEIGHT)
-        return share * measured.value() + (1 - share) * line
+        off = measured.off(self._fit) if measured else 0.0
+        return self._fit.predict(features) + off
+
+
+class _Measured:
+    """Steps of like size: how long they took, and what they were like."""
+
+    def __init__(self) -> None:
+        self._seconds = DecayedMean(_ROWS_DECAY)
+        self._features = tuple(DecayedMean(_ROWS_DECAY) for _ in range(3))
+
+    def add(self, seconds: float, features: Sequence[float]) -> None:
+        """One more."""
+        self._seconds.add(seconds)
+        for mean, feature in zip(self._features, features, strict=True):
+            mean.add(feature)
+
+    def off(self, line: LinearFit) -> float:
+        """Seconds that they lay above the line as it is now; less where there are few."""
+        share = self._seconds.weight / (self._seconds.weight + _LINE_WEIGHT)
+        return share * (self._seconds.value() - line.predict([mean.value() for mean in self._features]))
 
 
 def _bucket(rows: int) -> int:

@@ -50,3 +50,9 @@ def test_a_bad_value_is_one_line_that_names_the_setting(arguments, words):
 
 def test_under_twenty_fields():
     assert len(SchedulerSettings.model_fields) < 20
+
+
+def test_a_secret_that_can_not_be_used_is_not_repeated():
+    with pytest.raises(SettingsError, match="write redis://HOST") as refused:
+        read_settings(SchedulerSettings, ["--redis-url", "http://u:geheim@x"])
+    assert "geheim" not in str(refused.value)
