@@ -32,6 +32,8 @@ class Configuration:
     name: str
     layout: str
     speculation: Speculation
+    store: bool = False
+    """Draft from what earlier turns left in the store: without it each turn stands for itself."""
 
 
 PLAIN_LAYOUT = "plain"
@@ -70,7 +72,8 @@ SEED = 20
 def configuration(text: str, layouts: Mapping[str, Layout]) -> Configuration:
     """A configuration by name, or written out as `LAYOUT:key=value:...`.
 
-    Example: `drafted:k=6:source=model:min_confidence=0.4`. Keys are k, w, source and min_confidence.
+    Example: `drafted:k=6:source=model:min_confidence=0.4`. Keys are k, w, source, min_confidence
+    and store (0 or 1).
 
     Raises ConfigurationError.
     """
@@ -81,7 +84,7 @@ def configuration(text: str, layouts: Mapping[str, Layout]) -> Configuration:
         known = ", ".join((*CONFIGURATIONS, *(f"{name}:k=N" for name in layouts)))
         raise ConfigurationError(f"configuration {text!r} is not known; take some of {known}")
     values = dict(_pair(pair, text) for pair in pairs)
-    return Configuration(text, layout, _speculation(values, text))
+    return Configuration(text, layout, _speculation(values, text), store=values.get("store") == "1")
 
 
 def layout_of(text: str) -> Layout:
@@ -105,9 +108,9 @@ def layout_of(text: str) -> Layout:
 
 def _pair(pair: str, text: str) -> tuple[str, str]:
     key, equals, value = pair.partition("=")
-    if not equals or key not in ("k", "w", "source", "min_confidence"):
+    if not equals or key not in ("k", "w", "source", "min_confidence", "store"):
         raise ConfigurationError(
-            f"configuration {text!r}: {pair!r} is none of k=N, w=N, source=NAME, min_confidence=P"
+            f"configuration {text!r}: {pair!r} is none of k=N, w=N, source=NAME, min_confidence=P, store=1"
         )
     return key, value
 

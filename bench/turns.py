@@ -121,6 +121,7 @@ async def answer(
         sampling=sampling,
         seed=SEED,
         speculation=configuration.speculation,
+        store=configuration.store,
     )
     async with aclosing(stream) as events:
         async for event in events:

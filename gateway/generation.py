@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from typing import Any
 
 import grpc
 from opentelemetry.context import Context
 from opentelemetry.trace import Span, SpanKind
 
 from gateway.answer import Answer
+from gateway.conversation import Conversation
 from gateway.metering import GatewayMeter
 from gateway.request import check_model, prepare
+from gateway.schedulers import Schedulers
 from gateway.served import ServedModel
 from gateway.tracing import describe_request, describe_response, span_to_pass_on
 from outrider.rpc.errors import (
@@ -38,33 +39,29 @@ from outrider.telemetry import (
     metadata_of,
     trace_id_of,
 )
-from outrider.v1 import scheduler_pb2_grpc
 from outrider.wire import scheduler
 from outrider.wire.generation import Failure
 from outrider.wire.inference import Delta, Final, GenerateEvent, GenerateRequest
-from outrider.wire.tensors import MalformedMessage
 
 log = get_logger(__name__)
 
 RETRY_AFTER_S = 1.0
 """When a lost scheduler is worth another try, as clients are told."""
-FINISH_TIMEOUT_S = 10.0
+PURGE_TIMEOUT_S = 60.0
 
 
 class Generator:
-    """Generates answers through one scheduler."""
+    """Generates answers through the schedulers."""
 
     def __init__(
         self,
-        channel: grpc.aio.Channel,
-        address: str,
+        schedulers: Schedulers,
         tracing: Tracing,
         *,
         max_prompt_bytes: int,
         meter: GatewayMeter | None = None,
     ) -> None:
-        self._stub: Any = scheduler_pb2_grpc.SchedulerServiceStub(channel)
-        self._address = address
+        self._schedulers = schedulers
         self._tracing = tracing
         self._meter = meter or GatewayMeter(Metrics(In.GATEWAY))
         self._max_prompt_bytes = max_prompt_bytes
@@ -130,7 +127,8 @@ class Generator:
         )
         traced = span_to_pass_on(span, parent)
         finished: scheduler.Finished | None = None
-        given = self._events(asked, metadata_of(traced), token_by_token=request.token_by_token)
+        conversation = Conversation(self._schedulers, asked, metadata_of(traced), end_ids)
+        given = _in_parts(conversation.events(), token_by_token=request.token_by_token)
         async with aclosing(given) as events:
             started = await _started(events)
             # Read to the end of the stream: leaving it earlier would look like a client that went away.
@@ -140,7 +138,7 @@ class Generator:
                         delta = answer.push(event.tokens, event.logprobs)
                         if answer.ended():
                             # Before the text is on its way: only the round under way should be in vain.
-                            finished = await self._finish(started, answer)
+                            finished = await conversation.finish(answer.num_tokens)
                         yield delta
                     case scheduler.Committed():
                         pass  # behind the stop string; it was under way when the session was shortened
@@ -158,44 +156,26 @@ class Generator:
         describe_response(span, served.info.model, final)
         yield final
 
-    async def _events(
-        self,
-        asked: scheduler.GenerateRequest,
-        metadata: tuple[tuple[str, str], ...],
-        *,
-        token_by_token: bool,
-    ) -> AsyncGenerator[scheduler.GenerateEvent, None]:
-        """The scheduler's events; the call is cancelled when the iterator is closed."""
-        call = self._stub.Generate(scheduler.encode_generate(asked), metadata=metadata)
-        try:
-            async for message in call:
-                for part in _parts(scheduler.decode_event(message), token_by_token=token_by_token):
-                    yield part
-        except grpc.aio.AioRpcError as error:
-            raise self._explain(error) from error
-        except MalformedMessage as error:
-            # The scheduler's fault, and not that of the caller, whom a MalformedMessage would blame.
-            raise ProtocolViolation(f"the scheduler's answer can not be read: {error}") from error
-        finally:
-            call.cancel()
+    async def purge(self, tenant: str) -> int:
+        """Forget what the store holds of a tenant; how many entries there were. Raises OutriderError."""
+        problem: OutriderError = Unavailable("no scheduler is reached", retry_after_s=RETRY_AFTER_S)
+        for each in self._schedulers.in_turn():
+            try:
+                response = await each.stub.Purge(scheduler.purge_request(tenant), timeout=PURGE_TIMEOUT_S)
+            except grpc.aio.AioRpcError as error:
+                problem = error_from_rpc(error)
+            else:
+                return scheduler.decode_purged(response)
+        raise problem
 
-    async def _finish(self, started: scheduler.Started, answer: Answer) -> scheduler.Finished:
-        """Shorten the session, here and on both workers; returns how it ended at that length."""
-        request = scheduler.FinishRequest(started.session, answer.num_tokens, FinishReason.STOP_STRING)
-        try:
-            response = await self._stub.Finish(scheduler.encode_finish(request), timeout=FINISH_TIMEOUT_S)
-        except grpc.aio.AioRpcError as error:
-            raise self._explain(error) from error
-        return scheduler.decode_finish_response(response)
 
-    def _explain(self, error: grpc.aio.AioRpcError) -> OutriderError:
-        known = error_from_rpc(error)
-        if error.code() is grpc.StatusCode.UNAVAILABLE and known.retry_after_s is None:
-            return Unavailable(
-                f"the scheduler at {self._address} is not reached ({known.message}); try again",
-                retry_after_s=RETRY_AFTER_S,
-            )
-        return known
+async def _in_parts(
+    events: AsyncGenerator[scheduler.GenerateEvent, None], *, token_by_token: bool
+) -> AsyncGenerator[scheduler.GenerateEvent, None]:
+    async with aclosing(events):
+        async for event in events:
+            for part in _parts(event, token_by_token=token_by_token):
+                yield part
 
 
 async def _started(events: AsyncGenerator[scheduler.GenerateEvent, None]) -> scheduler.Started:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import secrets
 
 from gateway.served import ServedModel
+from gateway.workload import workload_of
 from outrider.rpc.errors import ContextExceeded, InvalidArgument, NotFound
 from outrider.sampling.parameters import InvalidParameter, SamplingParameters
 from outrider.text.chat import InvalidChat
 from outrider.wire import scheduler
 from outrider.wire.inference import MAX_STOPS, Chat, GenerateRequest, Prompt, PromptIds
 
+MAX_WORKLOAD_LENGTH = 64
 RANDOM_SEED_BITS = 53
 """A seed that was drawn fits a double, so that no JSON reader of the answer bends it."""
 
@@ -33,6 +35,7 @@ def prepare(
     field and the fix.
     """
     _check_stops(request.stop)
+    _check_workload(request.workload)
     _check_sampling(request.sampling, served.info.vocab_size)
     prompt = _ids_of(request.prompt, served, max_prompt_bytes)
     if len(prompt) >= served.info.context_length:
@@ -50,7 +53,28 @@ def prepare(
         speculation=request.speculation,
         tenant=tenant,
         cache_salt=request.cache_salt,
+        store=request.store,
+        workload=request.workload or workload_of(_text_of(request.prompt)),
     )
+
+
+def _check_workload(label: str) -> None:
+    if len(label) > MAX_WORKLOAD_LENGTH or not label.isprintable():
+        raise InvalidArgument(
+            f"workload is a printable label of at most {MAX_WORKLOAD_LENGTH} characters, such as code",
+            field="workload",
+        )
+
+
+def _text_of(prompt: Prompt | None) -> str:
+    """What the last turn says; ids say nothing."""
+    match prompt:
+        case Chat() if prompt.messages:
+            return prompt.messages[-1].content
+        case str():
+            return prompt
+        case _:
+            return ""
 
 
 def _check_sampling(sampling: SamplingParameters, vocab_size: int) -> None:

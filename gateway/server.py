@@ -9,10 +9,10 @@ import grpc
 
 from gateway.generation import Generator
 from gateway.metering import GatewayMeter
+from gateway.schedulers import Schedulers
 from gateway.servicer import InferenceServicer
 from gateway.settings import GatewaySettings
 from gateway.watch import ModelWatch
-from outrider.rpc.channel import open_channel
 from outrider.rpc.server import run_server
 from outrider.telemetry import NO_TRACING, In, Metrics, Tracing
 from outrider.v1 import inference_pb2_grpc
@@ -34,15 +34,14 @@ async def serve(
     """
     stop = stop or asyncio.Event()
     metrics = metrics or Metrics(In.GATEWAY)
-    channel = open_channel(settings.scheduler)
-    models = ModelWatch(channel)
+    schedulers = Schedulers(settings.scheduler)
+    models = ModelWatch(schedulers)
     watching = asyncio.create_task(models.run_forever())
     try:
         if not await _first(watching, models, stop):
             return
         generator = Generator(
-            channel,
-            settings.scheduler,
+            schedulers,
             tracing,
             max_prompt_bytes=settings.max_prompt_bytes,
             meter=GatewayMeter(metrics),
@@ -66,7 +65,7 @@ async def serve(
         watching.cancel()
         with suppress(asyncio.CancelledError):
             await watching
-        await channel.close()
+        await schedulers.close()
 
 
 async def _first(watching: asyncio.Task[None], models: ModelWatch, stop: asyncio.Event) -> bool:

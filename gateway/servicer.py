@@ -24,16 +24,22 @@ class InferenceServicer(inference_pb2_grpc.InferenceServiceServicer):
 
     async def Generate(self, request: Any, context: Any) -> AsyncIterator[Any]:
         metadata = context.invocation_metadata()
-        tenant = str(dict(metadata or ()).get(self._tenant_metadata, "")) if self._tenant_metadata else ""
         events = self._generator.generate(
             inference.decode_generate(request),
             self._models.present,
             context_from_metadata(metadata),
-            tenant=tenant,
+            tenant=self._tenant_of(metadata),
         )
         async with aclosing(events):
             async for event in events:
                 yield inference.encode_event(event)
+
+    async def Purge(self, request: Any, context: Any) -> Any:
+        tenant = self._tenant_of(context.invocation_metadata())
+        return inference.encode_purged(await self._generator.purge(tenant))
+
+    def _tenant_of(self, metadata: Any) -> str:
+        return str(dict(metadata or ()).get(self._tenant_metadata, "")) if self._tenant_metadata else ""
 
     async def ListModels(self, request: Any, context: Any) -> Any:
         return inference.encode_models([self._models.present.info])

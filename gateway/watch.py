@@ -7,12 +7,13 @@ from typing import Any
 
 import grpc
 
+from gateway.schedulers import Schedulers
 from gateway.served import ServedModel, identity_of
 from outrider.rpc.channel import open_channel
 from outrider.rpc.errors import error_from_rpc
 from outrider.telemetry import get_logger
 from outrider.text.vocabulary import InvalidTokenizer
-from outrider.v1 import scheduler_pb2_grpc, worker_pb2_grpc
+from outrider.v1 import worker_pb2_grpc
 from outrider.wire.scheduler import decode_describe, describe_request
 from outrider.wire.state import WorkerStatus
 from outrider.wire.tensors import MalformedMessage
@@ -35,8 +36,8 @@ class ModelWatch:
     A model stays present while no validator is ready: the scheduler says whether it can be served then.
     """
 
-    def __init__(self, scheduler: grpc.aio.Channel) -> None:
-        self._stub: Any = scheduler_pb2_grpc.SchedulerServiceStub(scheduler)
+    def __init__(self, schedulers: Schedulers) -> None:
+        self._schedulers = schedulers
         self._served: ServedModel | None = None
         self._known = asyncio.Event()
         self._problem = ""
@@ -64,23 +65,28 @@ class ModelWatch:
 
     async def _look(self) -> str:
         """Take the model over if it is new; returns what is in the way, "" if nothing is."""
-        try:
-            described = await self._stub.Describe(
-                describe_request(), timeout=DESCRIBE_TIMEOUT_S, wait_for_ready=True
-            )
-            validators = decode_describe(described).validators
-        except grpc.aio.AioRpcError as error:
-            return f"the scheduler does not answer: {error_from_rpc(error)}"
-        ready = [
-            (each.address, each.info)
-            for each in validators
-            if each.status is WorkerStatus.READY and each.info
-        ]
+        problem, ready = "", []
+        for scheduler in self._schedulers.in_turn():
+            try:
+                described = await scheduler.stub.Describe(
+                    describe_request(), timeout=DESCRIBE_TIMEOUT_S, wait_for_ready=True
+                )
+            except grpc.aio.AioRpcError as error:
+                self._schedulers.lost(scheduler)
+                problem = f"the scheduler does not answer: {error_from_rpc(error)}"
+                continue
+            ready = [
+                (each.address, each.info)
+                for each in decode_describe(described).validators
+                if each.status is WorkerStatus.READY and each.info
+            ]
+            if ready:
+                break
+            problem = "no validator is ready"
         if not ready:
-            return "no validator is ready"
+            return problem
         if self._served and identity_of(self._served.info) in (identity_of(info) for _, info in ready):
             return ""
-        problem = ""
         for address, info in ready:
             problem = await self._fetch(address, info)
             if not problem:

@@ -7,6 +7,7 @@ import socket
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 from outrider import models
 from outrider.models import ModelError, ModelFile, ModelMissing
@@ -32,6 +33,23 @@ class Pair:
     target_name: str = ""
     draft: str | None = None
     draft_name: str = ""
+    # Further draft models, each with its name.
+    more_drafts: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def drafts(self) -> tuple[tuple[str, str], ...]:
+        """All draft models, each with its name."""
+        first = () if self.draft is None else ((self.draft, self.draft_name),)
+        return (*first, *self.more_drafts)
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """How many processes of each role; drafts of each draft model."""
+
+    validators: int = 1
+    drafts: int = 1
+    schedulers: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +88,15 @@ def pair_of(choice: str) -> Pair:
                 return Pair(target, target_name)
             return Pair(target, target_name, *_model_of(chosen.draft.name))
         parts = [part.strip() for part in choice.split(",")]
-        if not all(parts) or len(parts) > 2:
+        if not all(parts) or len(set(parts[1:])) < len(parts[1:]):
             raise PlanError(
-                f"--models is {choice!r}; give one of {', '.join(models.SETS)}, or TARGET, or TARGET,DRAFT"
+                f"--models is {choice!r}; give one of {', '.join(models.SETS)}, or TARGET, or TARGET,DRAFT, "
+                "or several drafts, each of them once"
             )
-        target, target_name = _model_of(parts[0])
-        return (
-            Pair(target, target_name) if len(parts) == 1 else Pair(target, target_name, *_model_of(parts[1]))
-        )
+        (target, target_name), *drafts = [_model_of(part) for part in parts]
+        if not drafts:
+            return Pair(target, target_name)
+        return Pair(target, target_name, *drafts[0], more_drafts=tuple(drafts[1:]))
     except ModelMissing as error:
         wanted = choice if choice in models.SETS else error.name
         raise PlanError(
@@ -152,57 +171,65 @@ def _free_ports(num: int) -> list[int]:
         return [each.getsockname()[1] for each in sockets]
 
 
-def num_processes(pair: Pair, num_validators: int) -> int:
+def num_processes(pair: Pair, numbers: Numbers) -> int:
     """How many ports are needed."""
-    return 2 + num_validators + (pair.draft is not None)
+    return 1 + numbers.schedulers + numbers.validators + numbers.drafts * len(pair.drafts)
 
 
 def plan(
     pair: Pair,
     ports: Sequence[int],
+    numbers: Numbers = Numbers(),
     *,
-    num_validators: int,
     dtype: str | None,
     draft_dtype: str | None = None,
+    redis_url: str = "",
 ) -> list[ChildPlan]:
-    """Lay out the processes: workers first, then the scheduler, then the gateway."""
-    gateway, scheduler, first_validator, *more = ports
-    draft_ports = [more.pop(0)] if pair.draft is not None else []
-    validator_ports = [first_validator, *more]
+    """Lay out the processes: workers first, then the schedulers, then the gateway.
+
+    Ports are dealt out in the order gateway, scheduler, validator, draft, and then to what there is more of.
+    """
+    left = iter(ports)
+    gateway, schedulers, validators = next(left), [next(left)], [next(left)]
+    num_drafts = numbers.drafts * len(pair.drafts)
+    drafts = [next(left)] if num_drafts else []
+    validators += islice(left, numbers.validators - 1)
+    drafts += islice(left, num_drafts - len(drafts))
+    schedulers += islice(left, numbers.schedulers - 1)
     # A model process that has the cores to itself may spin, which makes its kernels start sooner.
-    is_shared = len(validator_ports) + len(draft_ports) > 1
+    is_shared = len(validators) + len(drafts) > 1
     environment = {**HUGE_PAGES, **(SHARED_CORES if is_shared else {})}
+    target = (f"--model={pair.target}", *_named(pair.target_name), *_dtype(dtype))
     children = [
-        ChildPlan(
-            "validator" if num_validators == 1 else f"validator-{number}",
-            "services.validator",
-            port,
-            (f"--model={pair.target}", *_named(pair.target_name), *_dtype(dtype)),
-            environment,
-        )
-        for number, port in enumerate(validator_ports, start=1)
+        ChildPlan(name, "services.validator", port, target, environment)
+        for name, port in _numbered("validator", validators)
     ]
+    small = _dtype(draft_dtype or dtype or _small_dtype())
+    models = [each for each in pair.drafts for _ in range(numbers.drafts)]
     children += [
-        ChildPlan(
-            "draft",
-            "services.draft",
-            port,
-            (
-                f"--model={pair.draft}",
-                *_named(pair.draft_name),
-                *_dtype(draft_dtype or dtype or _small_dtype()),
-            ),
-            environment,
-        )
-        for port in draft_ports
+        ChildPlan(name, "services.draft", port, (f"--model={model}", *_named(shown), *small), environment)
+        for (name, port), (model, shown) in zip(_numbered("draft", drafts), models, strict=True)
     ]
-    workers = (
-        f"--validators={','.join(f'{HOST}:{port}' for port in validator_ports)}",
-        f"--drafts={','.join(f'{HOST}:{port}' for port in draft_ports)}",
-    )
-    children.append(ChildPlan("scheduler", "services.scheduler", scheduler, workers, _one_machine()))
-    children.append(ChildPlan("gateway", "gateway", gateway, (f"--scheduler={HOST}:{scheduler}",)))
+    workers = (f"--validators={_addresses(validators)}", f"--drafts={_addresses(drafts)}")
+    # Not among the arguments, which everybody on the machine can read: it may hold a password.
+    store = {"OUTRIDER_REDIS_URL": redis_url} if redis_url else {}
+    children += [
+        ChildPlan(name, "services.scheduler", port, workers, {**_one_machine(), **store})
+        for name, port in _numbered("scheduler", schedulers)
+    ]
+    children.append(ChildPlan("gateway", "gateway", gateway, (f"--scheduler={_addresses(schedulers)}",)))
     return children
+
+
+def _numbered(role: str, ports: Sequence[int]) -> list[tuple[str, int]]:
+    """A name for each port."""
+    if len(ports) == 1:
+        return [(role, ports[0])]
+    return [(f"{role}-{number}", port) for number, port in enumerate(ports, start=1)]
+
+
+def _addresses(ports: Sequence[int]) -> str:
+    return ",".join(f"{HOST}:{port}" for port in ports)
 
 
 def _dtype(choice: str | None) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from outrider.cli.board import Board
 from outrider.cli.child import Child
 from outrider.cli.plan import (
     ChildPlan,
+    Numbers,
     PlanError,
     metrics_ports_of,
     num_processes,
@@ -39,11 +40,25 @@ def up(
     models: Annotated[
         str,
         typer.Option(
-            help="A fetched set (see `outrider models list`), or TARGET[,DRAFT], each a fetched model, a hub "
-            "id, a folder or a GGUF file. Without a draft, drafts come from the session's own text."
+            help="A fetched set (see `outrider models list`), or TARGET[,DRAFT...], each a fetched model, "
+            "a hub id, a folder or a GGUF file. Of several drafts each session gets the one that serves its "
+            "like best. Without a draft, drafts come from the session's own text."
         ),
     ] = DEFAULT_MODELS,
     validators: Annotated[int, typer.Option(min=1, max=64, help="Validators that hold the target.")] = 1,
+    drafts: Annotated[int, typer.Option(min=1, max=64, help="Draft processes of each draft model.")] = 1,
+    schedulers: Annotated[
+        int,
+        typer.Option(min=1, max=16, help="Schedulers; when one is lost another goes on."),
+    ] = 1,
+    redis: Annotated[
+        str,
+        typer.Option(
+            envvar="OUTRIDER_REDIS_URL",
+            help="Redis for patterns and answers, redis://[USER:PASSWORD@]HOST:PORT/DB.",
+            show_default="each scheduler keeps its own",
+        ),
+    ] = "",
     ports: Annotated[
         str,
         typer.Option(help="default (from 50050 on), auto (any that are free), or the first port of a row."),
@@ -75,16 +90,17 @@ def up(
     ] = None,
     restart: Annotated[bool, typer.Option(help="Start a process that dies again.")] = True,
 ) -> None:
-    """Start gateway, scheduler, draft and validators as processes on 127.0.0.1, and stop them on Ctrl-C.
+    """Start gateway, schedulers, drafts and validators as processes on 127.0.0.1; Ctrl-C stops them.
 
     Settings that are not flags here reach the processes through the environment: OUTRIDER_DEVICE,
-    OUTRIDER_NUM_THREADS, OUTRIDER_KV_BUDGET_MIB, OTEL_EXPORTER_OTLP_ENDPOINT and so on.
+    OUTRIDER_NUM_THREADS, OUTRIDER_KV_BUDGET_MIB, OUTRIDER_POLICY, OTEL_EXPORTER_OTLP_ENDPOINT and so on.
     """
     with reported(PlanError, OSError):
         pair = pair_of(models)
-        chosen = ports_of(ports, num_processes(pair, validators))
+        numbers = Numbers(validators, drafts, schedulers)
+        chosen = ports_of(ports, num_processes(pair, numbers))
         scraped = metrics_ports_of(metrics_ports or ("default" if ports == "default" else "auto"), chosen)
-        laid_out = plan(pair, chosen, num_validators=validators, dtype=dtype, draft_dtype=draft_dtype)
+        laid_out = plan(pair, chosen, numbers, dtype=dtype, draft_dtype=draft_dtype, redis_url=redis)
         plans = with_metrics(laid_out, chosen, scraped)
         folder = _prepare(log_dir or platformdirs.user_state_path("outrider") / "up" / str(chosen[0]), plans)
         code = asyncio.run(_run(plans, folder, ready_file, restart=restart))

@@ -22,6 +22,7 @@ from outrider.wire.worker import ModelInfo
 
 DEFAULT_ADDRESS = "127.0.0.1:50050"
 LIST_TIMEOUT_S = 10.0
+PURGE_TIMEOUT_S = 60.0
 
 
 class OutriderClient:
@@ -67,6 +68,8 @@ class OutriderClient:
         choice: int = 0,
         token_by_token: bool = False,
         cache_salt: str = "",
+        store: bool = True,
+        workload: str = "",
         timeout_s: float | None = None,
         metadata: Sequence[tuple[str, str]] = (),
     ) -> AsyncGenerator[Delta | Final, None]:
@@ -85,12 +88,24 @@ class OutriderClient:
             token_by_token: one delta per token, so that its size tells nothing of what was drafted, in place
                 of one per round.
             cache_salt: what is kept of the prompt is shared with requests of the same salt only.
+            store: whether the shared store may be read and written for it.
+            workload: a label of the kind of text, such as code; empty: guessed from the prompt.
             timeout_s: longest time for the whole answer.
             metadata: sent along, such as a `traceparent` to continue.
 
         """
         request = GenerateRequest(
-            prompt, model, sampling, seed, tuple(stop), speculation, choice, token_by_token, cache_salt
+            prompt,
+            model,
+            sampling,
+            seed,
+            tuple(stop),
+            speculation,
+            choice,
+            token_by_token,
+            cache_salt,
+            store,
+            workload,
         )
         call = self._stub().Generate(encode(request), timeout=timeout_s, metadata=tuple(metadata))
         try:
@@ -121,6 +136,14 @@ class OutriderClient:
         except grpc.aio.AioRpcError as error:
             raise self._explain(error) from error
         return inference.decode_models(response)
+
+    async def purge(self) -> int:
+        """Forget what the shared store holds of the caller's tenant; how many entries there were."""
+        try:
+            response = await self._stub().Purge(inference.purge_request(), timeout=PURGE_TIMEOUT_S)
+        except grpc.aio.AioRpcError as error:
+            raise self._explain(error) from error
+        return inference.decode_purged(response)
 
     def _stub(self) -> Any:
         if self._channel is None:

@@ -24,6 +24,8 @@ def encode(request: GenerateRequest) -> Any:  # a message
     _check("k", request.speculation.k, 0, MAX_UINT32)
     _check("w", request.speculation.w, 1, MAX_UINT32)
     _check("min_confidence", request.speculation.min_confidence, 0, 1)
+    for field in ("min_k", "max_k", "tpot_target_ms", "finish_target_ms"):
+        _check(field, getattr(request.speculation, field), 0, MAX_UINT32)
     _check("seed", request.seed, 0, MAX_UINT64)
     _check("choice", request.choice, 0, MAX_UINT32)
     try:

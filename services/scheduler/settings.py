@@ -4,30 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, model_validator
+from pydantic import AfterValidator, Field, SecretStr, model_validator
 
+from outrider.rpc.addresses import Addresses
 from outrider.rpc.settings import MetricsPort, ServerSettings
 from outrider.store import check_url
 from outrider.wire.generation import DraftSource
 from outrider.wire.worker import MAX_DEPTH
 from services.scheduler.alerts.rule_file import read_rules
-
-
-def _split(value: object) -> object:
-    """Flags and variables write a list as "a:1, b:2"."""
-    if isinstance(value, str):
-        return tuple(part.strip() for part in value.split(",") if part.strip())
-    return value
-
-
-def _checked(addresses: tuple[str, ...]) -> tuple[str, ...]:
-    for address in addresses:
-        host, _, port = address.rpartition(":")
-        if not host or not port.isdigit() or not 0 < int(port) <= 65535:
-            raise ValueError(f"{address!r} is no address; write host:port, such as 127.0.0.1:50052")
-    if len(set(addresses)) != len(addresses):
-        raise ValueError("an address is named twice; name each worker once")
-    return addresses
 
 
 def _opened(url: SecretStr) -> SecretStr:
@@ -40,9 +24,6 @@ def _readable(path: str) -> str:
     if path:
         read_rules(path)
     return path
-
-
-Addresses = Annotated[tuple[str, ...], BeforeValidator(_split), AfterValidator(_checked)]
 
 
 class SchedulerSettings(ServerSettings):

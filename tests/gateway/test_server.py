@@ -13,6 +13,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from gateway import server, watch
 from gateway.generation import Generator
+from gateway.schedulers import Schedulers
 from gateway.served import ServedModel
 from gateway.settings import GatewaySettings
 from outrider.client import (
@@ -230,12 +231,13 @@ async def test_a_client_that_leaves_with_the_final_event_has_cancelled_nothing(
 ):
     backend.play(Script([ids("one")]))
     request = GenerateRequest(PromptIds((1,)), "", SamplingParameters(), None, (), Speculation(), 0)
-    async with grpc.aio.insecure_channel(backend.address) as channel:
-        generator = Generator(channel, backend.address, traces.tracing, max_prompt_bytes=100)
-        async with aclosing(generator.generate(request, ServedModel.load(info, files), None)) as events:
-            async for event in events:
-                if isinstance(event, Final):
-                    break
+    schedulers = Schedulers([backend.address])
+    generator = Generator(schedulers, traces.tracing, max_prompt_bytes=100)
+    async with aclosing(generator.generate(request, ServedModel.load(info, files), None)) as events:
+        async for event in events:
+            if isinstance(event, Final):
+                break
+    await schedulers.close()
     (span,) = traces.spans
     assert "error.type" not in span.attributes
     assert span.attributes["gen_ai.response.finish_reasons"] == ("length",)
@@ -245,5 +247,5 @@ async def test_a_client_that_leaves_with_the_final_event_has_cancelled_nothing(
     "address", ["localhost", "localhost:", ":50051", "localhost:0", "localhost:99999", "x:y"]
 )
 def test_a_scheduler_that_is_no_address_stops_the_start(address):
-    with pytest.raises(SettingsError, match=r"--scheduler \(OUTRIDER_SCHEDULER\).*give host:port"):
+    with pytest.raises(SettingsError, match=r"--scheduler \(OUTRIDER_SCHEDULER\).*write host:port"):
         read_settings(GatewaySettings, [f"--scheduler={address}"])

@@ -145,7 +145,7 @@ async def _front(validator: str, draft: str, options: dict[str, Any]) -> AsyncIt
     )
     async with serving_in_process(serve_scheduler, chosen) as scheduler:
         await until_drafts_ready(scheduler)
-        settings = GatewaySettings(port=0, grace_s=0.2, scheduler=scheduler)
+        settings = GatewaySettings(port=0, grace_s=0.2, scheduler=(scheduler,))
         async with serving_in_process(serve_gateway, settings) as gateway, OutriderClient(gateway) as client:
             yield client
 

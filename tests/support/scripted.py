@@ -16,7 +16,7 @@ from outrider.sampling.acceptance import FinishReason
 from outrider.v1 import scheduler_pb2_grpc, worker_pb2_grpc
 from outrider.wire import scheduler
 from outrider.wire.generation import Counters, Failure
-from outrider.wire.state import WorkerState, WorkerStatus
+from outrider.wire.state import SchedulerState, WorkerState, WorkerStatus
 from outrider.wire.worker import Exactness, ModelInfo, TokenizerFiles, tokenizer_to_pb
 
 SESSION = b"0123456789abcdef"
@@ -69,7 +69,12 @@ class ScriptedScheduler(scheduler_pb2_grpc.SchedulerServiceServicer):
 
     def __init__(self) -> None:
         self.script = Script()
-        self.state = scheduler.SchedulerState()
+        self.state = SchedulerState()
+        self.purged: list[str] = []
+
+    async def Purge(self, request: Any, context: Any) -> Any:
+        self.purged.append(scheduler.decode_purge(request))
+        return scheduler.encode_purged(7)
 
     async def Generate(self, request: Any, context: Any) -> AsyncIterator[Any]:
         script = self.script
@@ -154,9 +159,7 @@ class Backend:
 
     def show(self, info: ModelInfo, status: WorkerStatus = WorkerStatus.READY) -> None:
         """Let Describe tell of this validator."""
-        self.scheduler.state = scheduler.SchedulerState(
-            validators=(WorkerState(self.address, status, info=info),)
-        )
+        self.scheduler.state = SchedulerState(validators=(WorkerState(self.address, status, info=info),))
 
 
 def info_of(files: TokenizerFiles, **changes: Any) -> ModelInfo:

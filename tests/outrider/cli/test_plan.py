@@ -5,6 +5,7 @@ import pytest
 
 from outrider import models
 from outrider.cli.plan import (
+    Numbers,
     Pair,
     PlanError,
     metrics_ports_of,
@@ -41,8 +42,42 @@ def test_a_fetched_model_can_be_either_side(monkeypatch, tmp_path):
     assert pair_of("smollm2,org/b") == Pair(str(tmp_path / "smollm2"), "smollm2", "org/b", "")
 
 
+def test_there_may_be_several_of_every_role():
+    pair = pair_of("/models/a,/models/b,/models/c")
+    numbers = Numbers(validators=2, drafts=2, schedulers=2)
+    ports = list(range(1, num_processes(pair, numbers) + 1))
+    children = plan(pair, ports, numbers, dtype=None, redis_url="redis://u:secret@h:1/0")
+    assert {child.name: child.port for child in children} == {
+        "gateway": 1,
+        "scheduler-1": 2,
+        "validator-1": 3,
+        "draft-1": 4,
+        "validator-2": 5,
+        "draft-2": 6,
+        "draft-3": 7,
+        "draft-4": 8,
+        "scheduler-2": 9,
+    }
+    by_name = {child.name: child for child in children}
+    models = [by_name[f"draft-{number}"].arguments[0] for number in (1, 2, 3, 4)]
+    assert models == ["--model=/models/b", "--model=/models/b", "--model=/models/c", "--model=/models/c"]
+    assert by_name["gateway"].arguments == ("--scheduler=127.0.0.1:2,127.0.0.1:9",)
+    for number in (1, 2):
+        scheduler = by_name[f"scheduler-{number}"]
+        assert scheduler.arguments[1] == "--drafts=127.0.0.1:4,127.0.0.1:6,127.0.0.1:7,127.0.0.1:8"
+        assert scheduler.environment["OUTRIDER_REDIS_URL"] == "redis://u:secret@h:1/0"
+    # Arguments are for everybody on the machine to read.
+    assert not any("secret" in argument for child in children for argument in child.arguments)
+
+
+@pytest.mark.parametrize("choice", ["/a,/b,/b", "/a,,/b", ","])
+def test_models_that_make_no_sense_are_refused(choice):
+    with pytest.raises(PlanError, match="several drafts, each of them once"):
+        pair_of(choice)
+
+
 def test_the_default_ports_are_those_of_the_services():
-    children = plan(PAIR, list(range(50050, 50056)), num_validators=3, dtype="float32")
+    children = plan(PAIR, list(range(50050, 50056)), Numbers(validators=3), dtype="float32")
     assert [(child.name, child.port) for child in children] == [
         ("validator-1", 50052),
         ("validator-2", 50054),
@@ -65,7 +100,7 @@ def test_the_default_ports_are_those_of_the_services():
 
 def test_a_draft_on_the_same_cores_reads_the_prompt_after_the_target(monkeypatch):
     def environment():
-        return plan(PAIR, [1, 2, 3, 4], num_validators=1, dtype=None)[-2].environment
+        return plan(PAIR, [1, 2, 3, 4], Numbers(validators=1), dtype=None)[-2].environment
 
     monkeypatch.delenv("OUTRIDER_DEVICE", raising=False)
     assert environment()["OUTRIDER_DRAFT_OPENS"] == "after"
@@ -75,8 +110,8 @@ def test_a_draft_on_the_same_cores_reads_the_prompt_after_the_target(monkeypatch
 
 def test_without_a_draft_there_is_no_draft_process():
     pair = replace(PAIR, target_name="", draft=None)
-    assert num_processes(pair, 2) == 4
-    children = plan(pair, [1, 2, 3, 4], num_validators=2, dtype=None)
+    assert num_processes(pair, Numbers(validators=2)) == 4
+    children = plan(pair, [1, 2, 3, 4], Numbers(validators=2), dtype=None)
     assert [(child.name, child.port) for child in children] == [
         ("validator-1", 3),
         ("validator-2", 4),
@@ -102,7 +137,12 @@ def test_the_flags_are_those_that_the_processes_read():
         "services.validator": ValidatorSettings,
     }
     for pair in (PAIR, replace(PAIR, draft=None)):
-        for child in plan(pair, [1, 2, 3, 4][: num_processes(pair, 1)], num_validators=1, dtype="float32"):
+        for child in plan(
+            pair,
+            [1, 2, 3, 4][: num_processes(pair, Numbers())],
+            Numbers(validators=1),
+            dtype="float32",
+        ):
             settings = read_settings(
                 kinds[child.module], [f"--port={child.port}", "--ready-file=x", *child.arguments]
             )
@@ -134,7 +174,9 @@ def test_the_default_metrics_ports_are_those_of_the_services(monkeypatch):
     monkeypatch.setattr("outrider.cli.plan._check_free", lambda *_: None)
     ports = list(range(50050, 50055))
     children = with_metrics(
-        plan(PAIR, ports, num_validators=2, dtype=None), ports, metrics_ports_of("default", ports)
+        plan(PAIR, ports, Numbers(validators=2), dtype=None),
+        ports,
+        metrics_ports_of("default", ports),
     )
     assert {child.name: child.metrics_port for child in children} == {
         "gateway": 9464,
@@ -149,7 +191,7 @@ def test_the_default_metrics_ports_are_those_of_the_services(monkeypatch):
 def test_metrics_can_be_off():
     ports = ports_of("auto", 4)
     children = with_metrics(
-        plan(PAIR, ports, num_validators=1, dtype=None), ports, metrics_ports_of("off", ports)
+        plan(PAIR, ports, Numbers(validators=1), dtype=None), ports, metrics_ports_of("off", ports)
     )
     assert {child.metrics_address for child in children} == {""}
 

@@ -18,7 +18,7 @@ from outrider.wire import scheduler as wire
 from outrider.wire.draft import OpenDraft, Proposal, Propose
 from outrider.wire.generation import DraftSource, Failure, Speculation
 from outrider.wire.scheduler import Committed, Finished, FinishRequest, GenerateRequest, Started
-from outrider.wire.state import WorkerStatus
+from outrider.wire.state import SchedulerState, WorkerStatus
 from outrider.wire.validator import OpenTarget, Verify
 from outrider.wire.worker import Addressed, Close, Resume, TokenizerFiles
 from services.scheduler.server import serve
@@ -72,10 +72,10 @@ class Client:
             await self.generate(request)
         return error_from_rpc(raised.value)
 
-    async def state(self) -> wire.SchedulerState:
+    async def state(self) -> SchedulerState:
         return wire.decode_describe(await self.stub.Describe(wire.describe_request()))
 
-    async def until(self, holds) -> wire.SchedulerState:
+    async def until(self, holds) -> SchedulerState:
         async for message in self.stub.Watch(wire.watch_request()):
             if holds(state := wire.decode_watch(message)):
                 return state

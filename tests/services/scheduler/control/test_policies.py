@@ -2,6 +2,7 @@
 
 import random
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -94,11 +95,11 @@ class World:
         return outcome, wait_s
 
 
-def best_fixed(**world: float) -> float:
+def best_fixed(**world: Any) -> float:
     return max(World(**world).run(FixedPolicy(k, 0.0)) for k in (0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 16))
 
 
-def adaptive(**values: float) -> tuple[float, World]:
+def adaptive(**values: Any) -> tuple[float, World]:
     world = World(**values)
     return world.run(AdaptivePolicy(world.shared, "")), world
 
