@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -103,10 +104,12 @@ async def test_when_all_are_lost_before_it_began_the_caller_hears_at_once(house)
 
 
 async def test_when_none_comes_back_the_answer_ends_with_an_error(house, ids):
-    house.first.play(Script([ids("one")], end=LOST))
+    begun = house.first.play(Script([ids("one"), ids("two")], end=LOST, gate=asyncio.Semaphore(1)))
     house.second.play(Script(refusal=LOST))
     events = house.client.generate("one", sampling=SamplingParameters(max_tokens=16), seed=5)
     assert (await anext(events)).text == "one"
+    house.first.play(Script(refusal=LOST))
+    begun.gate.release()
     with pytest.raises(Unavailable, match="is not reached"):
         [event async for event in events]
 

@@ -43,7 +43,7 @@ class World:
         tokens = seconds = 0.0
         self.choices: list[Choice] = []
         for number in range(rounds):
-            offers = ()
+            offers: tuple[Offer, ...] = ()
             if draw.random() < self.offered:
                 offers = (Offer(NGRAM, 6, self.offer_tokens),)
             view = View(bounds, 200 + number, offers, "draft", num_behind=1, **wishes)
