@@ -18,7 +18,7 @@ from bench import configurations, machine, plots, report, results, workloads
 from bench.configurations import CONFIGURATIONS, GREEDY, LAYOUTS, ConfigurationError
 from bench.deployments import StartFailed
 from bench.options import Options
-from bench.parts import arrivals, concurrency, engine, memory, rounds, sampled, speedup
+from bench.parts import arrivals, concurrency, engine, memory, rounds, sampled, speedup, stored
 from bench.peers.peer import PeerFailed
 from bench.stage import DEFAULT_PEERS, PEERS, Stage
 from bench.turns import IdsDiffer
@@ -30,6 +30,7 @@ from outrider.rpc.errors import OutriderError
 Part = Callable[[Stage, Options], Awaitable[dict[str, Any]]]
 PARTS: dict[str, Part] = {
     "speedup": speedup.run,
+    "stored": stored.run,
     "sampled": sampled.run,
     "rounds": rounds.run,
     "engine": engine.run,

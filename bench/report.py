@@ -179,6 +179,13 @@ def _memory(_part: str, found: Found) -> list[Table]:
     return [table]
 
 
+def _stored(_part: str, found: Found) -> list[Table]:
+    table = _table("what the store is worth, ids equal", "", "ratio of tok/s")
+    for name, ratio in found["summary"].items():
+        table.add_row(name, with_spread(ratio))
+    return [table]
+
+
 _TABLES: dict[str, Callable[[str, Found], list[Table]]] = {
     "speedup": _speedup,
     "sampled": _speedup,
@@ -187,4 +194,5 @@ _TABLES: dict[str, Callable[[str, Found], list[Table]]] = {
     "concurrency": _concurrency,
     "arrivals": _arrivals,
     "memory": _memory,
+    "stored": _stored,
 }

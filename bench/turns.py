@@ -110,7 +110,12 @@ class Theirs:
 
 
 async def answer(
-    client: OutriderClient, prompt: Prompt, configuration: Configuration, sampling: SamplingParameters
+    client: OutriderClient,
+    prompt: Prompt,
+    configuration: Configuration,
+    sampling: SamplingParameters,
+    *,
+    cache_salt: str = "",
 ) -> Turn:
     """Ask a gateway, and note when tokens came."""
     ids: list[int] = []
@@ -122,6 +127,7 @@ async def answer(
         seed=SEED,
         speculation=configuration.speculation,
         store=configuration.store,
+        cache_salt=cache_salt,
     )
     async with aclosing(stream) as events:
         async for event in events:
