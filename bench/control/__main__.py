@@ -1,7 +1,8 @@
-"""`python -m bench.control record TRACE`, `python -m bench.control replay TRACE`."""
+"""`python -m bench.control record|replay TRACE`, `python -m bench.control course PNG`."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 from functools import partial
 from pathlib import Path
@@ -98,6 +99,20 @@ def replay_(
         )
     if picture is not None:
         _draw(found, picture)
+
+
+@app.command(name="course")
+def course_(
+    picture: Annotated[Path, typer.Argument(help="PNG to draw.")],
+    models: Annotated[str, typer.Option(help="As for `outrider up`.")] = "qwen-coder",
+    tokens: Annotated[int, typer.Option(help="Longest answer.")] = 64,
+    prompts_per_workload: Annotated[int, typer.Option(help="Of the own prompts.")] = 3,
+) -> None:
+    """Draw what the control chose, round by round, in one run of real processes."""
+    from bench.control import course
+
+    prompts = chosen([each for name in WORKLOADS for each in workload(name)], WORKLOADS, prompts_per_workload)
+    course.draw(asyncio.run(course.record(models, prompts, tokens, typer.echo)), picture)
 
 
 def _mean(results: list[Result]) -> float:
