@@ -71,6 +71,11 @@ class RedisServer:
             else:
                 return
 
+    @property
+    def is_running(self) -> bool:
+        """Whether there is a process, answering or not."""
+        return self._process is not None
+
     def kill(self) -> None:
         """End it at once."""
         if self._process is not None:

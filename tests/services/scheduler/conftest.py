@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from outrider.sampling.parameters import SamplingParameters
+from outrider.store import Namespace, Store
 from outrider.telemetry import NO_TRACING
 from outrider.wire.generation import DraftSource
 from outrider.wire.scheduler import Committed, Finished, GenerateEvent, GenerateRequest
@@ -36,6 +37,8 @@ class Bench:
     sampling: SamplingParameters = SamplingParameters(max_tokens=60, logprobs=1)
     waiting: WaitingRoom = field(default_factory=WaitingRoom)
     seed: int = 11
+    store: Store | None = None
+    tenant: str = ""
 
     def validator(self, faults: Faults | None = None, **changes: Any) -> FakePort:
         number = len(self.workers.all_validators)
@@ -81,6 +84,8 @@ class Bench:
             workers=self.workers,
             settings=self.settings,
             waiting=self.waiting,
+            store=self.store,
+            namespace=Namespace("tokenizer", "model", tenant=self.tenant) if self.store else None,
         )
 
     def generation(self, request: GenerateRequest) -> Generation:
