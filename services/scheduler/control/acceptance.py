@@ -14,8 +14,6 @@ CALIBRATION_DECAY = 0.99
 CALIBRATION_WEIGHT = 8.0
 USUAL_CALIBRATION = 0.75
 SURE = 0.85
-PRIOR_WEIGHT = 16.0
-"""Rounds that a prior is worth against what a session has seen itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +96,8 @@ class Acceptance:
             for depth in range(upto):
                 counts[depth] += 1.0
 
-    def reach(self, prior: Reach) -> Reach:
-        """The estimate; at each depth the prior weighs as much as `PRIOR_WEIGHT` rounds.
+    def reach(self, prior: Reach, prior_weight: float) -> Reach:
+        """The estimate; at each depth the prior weighs as much as `prior_weight` rounds.
 
         What it says of a depth is how likely the token is after the one before it: a session that goes deeper
         than others is expected to go on so. At depths that were never asked for, what is there is taken to be
@@ -118,9 +116,9 @@ class Acceptance:
                 there *= goes_on
                 right = there * before if depth else min(there, is_right)
             else:
-                weight = could + PRIOR_WEIGHT
-                there = min(there, (self._offered[depth] + PRIOR_WEIGHT * there * goes_on) / weight)
-                right = min(right, there, (self._accepted[depth] + PRIOR_WEIGHT * right * is_right) / weight)
+                weight = could + prior_weight
+                there = min(there, (self._offered[depth] + prior_weight * there * goes_on) / weight)
+                right = min(right, there, (self._accepted[depth] + prior_weight * right * is_right) / weight)
             offered.append(there)
             accepted.append(right)
         return Reach(tuple(offered), tuple(accepted))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from outrider.wire.generation import DraftSource
 from services.scheduler.control.acceptance import SESSION_DECAY, Acceptance, Reach
 from services.scheduler.control.choice import Choice, Offer, Outcome, View
-from services.scheduler.control.shared import Key, Shared
+from services.scheduler.control.shared import Key, Shared, weight_of_prior
 
 HYSTERESIS = 0.03
 """A choice of another kind must gain this share of the session's own speed."""
@@ -217,7 +217,7 @@ class AdaptivePolicy:
         if reach is None:
             reach = self._shared.prior(self._workload, key)
             if key in self._own:
-                reach = self._own[key].reach(reach)
+                reach = self._own[key].reach(reach, weight_of_prior(key))
             self._reaches[key] = reach
         return reach
 
@@ -229,7 +229,7 @@ class AdaptivePolicy:
 
 
 def match_class(match_length: int) -> int:
-    """Longer matches are surer; the classes are 2, 3-4, 5-8, 9-16, and more."""
+    """Longer matches are surer; the classes are 2, 3-4, 5-8, 9-16, 17-32, and more."""
     return max(1, (max(1, match_length) - 1).bit_length())
 
 

@@ -14,6 +14,8 @@ Key = tuple[DraftSource, str | int]
 
 MAX_WORKLOADS = 64
 """Labels come from requests: beyond so many, new ones share one."""
+MODEL_PRIOR = 16.0
+LOOKUP_PRIOR = 4.0
 PROBE_SHARE = 0.01
 MOST_BUDGET_S = 2.0
 _OTHERS = "other"
@@ -92,7 +94,7 @@ class Shared:
         for label in dict.fromkeys(("", self.label(workload))):
             kept = self._acceptance.get(label, {}).get(key)
             if kept is not None:
-                reach = kept.reach(reach)
+                reach = kept.reach(reach, weight_of_prior(key))
         return reach
 
     def summaries(self) -> Iterator[tuple[str, Key, Acceptance]]:
@@ -115,4 +117,13 @@ def _guess(key: Key) -> Reach:
         case DraftSource.CANDIDATE_CACHE | DraftSource.PREDICTION:
             return guess(0.9)
         case _:
-            return guess(min(0.9, 0.4 + 0.12 * int(detail)))
+            return guess(min(0.95, 0.4 + 0.12 * int(detail)))
+
+
+def weight_of_prior(key: Key) -> float:
+    """Rounds that a prior is worth against what a session has seen itself.
+
+    A text either repeats another or it does not, and a few rounds tell; how good a model's guesses are
+    differs less between sessions than between rounds.
+    """
+    return MODEL_PRIOR if key[0] is DraftSource.MODEL else LOOKUP_PRIOR

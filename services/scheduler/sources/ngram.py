@@ -14,7 +14,7 @@ from services.scheduler.sources.source import Ask, SessionFacts
 
 SHORTEST = 2
 """The shortest run of tokens that counts as a match."""
-LONGEST = 16
+LONGEST = 32
 """Matches longer than this count as equal."""
 MAX_PLACES = 64
 """Earlier places that one lookup compares: bounds its time on text that repeats one short run for ever."""

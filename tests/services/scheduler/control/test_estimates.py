@@ -68,7 +68,7 @@ def test_reach_never_rises_with_depth(rounds, prior):
     acceptance = Acceptance(0.97)
     for room, offered, accepted in rounds:
         acceptance.add(room, min(room, offered), accepted)
-    reach = acceptance.reach(guess(prior, 0.9))
+    reach = acceptance.reach(guess(prior, 0.9), 8.0)
     for chances in (reach.offered, reach.accepted):
         assert all(0 <= after <= before <= 1 for before, after in itertools.pairwise(chances))
     assert all(right <= there for right, there in zip(reach.accepted, reach.offered, strict=True))
@@ -80,7 +80,7 @@ def test_acceptance_is_found_and_followed():
         for _ in range(300):
             accepted = next((depth for depth in range(8) if draw.random() > chance), 8)
             acceptance.add(8, 8, accepted)
-    reach = acceptance.reach(guess(0.75))
+    reach = acceptance.reach(guess(0.75), 8.0)
     assert reach.accepted[0] == pytest.approx(0.5, abs=0.12)
     assert reach.gain(8) == pytest.approx(1.0, abs=0.3)
 
@@ -89,7 +89,7 @@ def test_a_depth_that_was_never_asked_for_is_taken_to_go_on():
     acceptance = Acceptance(0.97)
     for _ in range(200):
         acceptance.add(4, 4, 4)
-    reach = acceptance.reach(guess(0.5))
+    reach = acceptance.reach(guess(0.5), 8.0)
     assert reach.accepted[3] > 0.75
     assert reach.accepted[6] > reach.accepted[3] * 0.5**2
 
