@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from dataclasses import replace
 
 import grpc
 
 from gateway.schedulers import Scheduler, Schedulers
-from outrider.rpc.errors import OutriderError, ProtocolViolation, Unavailable, error_from_rpc
+from outrider.rpc.errors import (
+    OutriderError,
+    ProtocolViolation,
+    ResourceExhausted,
+    Unavailable,
+    error_from_rpc,
+)
 from outrider.sampling.acceptance import FinishReason
 from outrider.telemetry import get_logger
 from outrider.wire import scheduler as wire
@@ -57,6 +64,8 @@ class Conversation:
         self._started: wire.Started | None = None
         self._scheduler: Scheduler | None = None
         self._num_reopened = 0
+        # Another replica, of other bits, went on; later schedulers do not know.
+        self._has_changed_replica = False
         # Set when the session was shortened: nothing is worth reopening it for.
         self._is_shortened = False
 
@@ -73,8 +82,10 @@ class Conversation:
                 self._scheduler = scheduler
                 num_before = len(self._delivered)
                 try:
-                    async for event in self._from(scheduler):
-                        yield event
+                    # Closed with this one: a caller that leaves ends the call at once.
+                    async with aclosing(self._from(scheduler)) as events:
+                        async for event in events:
+                            yield event
                 except _Lost as error:
                     self._schedulers.lost(scheduler)
                     problem = Unavailable(
@@ -83,8 +94,10 @@ class Conversation:
                     )
                     if len(self._delivered) > num_before:
                         deadline = loop.time() + REOPEN_S
-                except Unavailable as error:
+                except (Unavailable, ResourceExhausted) as error:
                     # It is there, and can not take it; another one may.
+                    if self._started is None and isinstance(error, ResourceExhausted):
+                        raise  # the caller can wait as well, and should: all have the same workers
                     problem = error
                 else:
                     return
@@ -109,8 +122,8 @@ class Conversation:
                 wire.encode_finish(request), timeout=FINISH_TIMEOUT_S
             )
         except grpc.aio.AioRpcError as error:
-            if _is_lost(error):
-                # The answer is whole all the same.
+            if _is_lost(error) or error.code() is grpc.StatusCode.NOT_FOUND:
+                # It is gone, or back and knows of nothing; the answer is whole all the same.
                 return self._ended(FinishReason.STOP_STRING)
             raise error_from_rpc(error) from error
         return self._counted(wire.decode_finish_response(response))
@@ -158,6 +171,7 @@ class Conversation:
     def _reopened(self, started: wire.Started) -> None:
         if self._started is not None:
             self._num_reopened += 1
+            self._has_changed_replica |= started.numerics_id != self._started.numerics_id
             log.info(
                 "generation_reopened",
                 scheduler=self._scheduler.address if self._scheduler else "",
@@ -180,7 +194,11 @@ class Conversation:
 
     def _counted(self, finished: wire.Finished) -> wire.Finished:
         counters = finished.counters
-        return replace(finished, counters=replace(counters, reopens=counters.reopens + self._num_reopened))
+        return replace(
+            finished,
+            counters=replace(counters, reopens=counters.reopens + self._num_reopened),
+            changed_replica=finished.changed_replica or self._has_changed_replica,
+        )
 
 
 def _is_lost(error: grpc.aio.AioRpcError) -> bool:

@@ -157,16 +157,27 @@ class Generator:
         yield final
 
     async def purge(self, tenant: str) -> int:
-        """Forget what the store holds of a tenant; how many entries there were. Raises OutriderError."""
-        problem: OutriderError = Unavailable("no scheduler is reached", retry_after_s=RETRY_AFTER_S)
+        """Forget what the schedulers' stores hold of a tenant; how many entries there were.
+
+        All are asked, since each may keep a part of it in its own memory. Raises OutriderError when one could
+        not do it; the others have.
+        """
+        num_entries = 0
+        problem: OutriderError | None = None
         for each in self._schedulers.in_turn():
             try:
                 response = await each.stub.Purge(scheduler.purge_request(tenant), timeout=PURGE_TIMEOUT_S)
             except grpc.aio.AioRpcError as error:
-                problem = error_from_rpc(error)
+                cause = error_from_rpc(error)
+                problem = type(cause)(
+                    f"the scheduler at {each.address} has not purged: {cause.message}",
+                    retry_after_s=cause.retry_after_s or RETRY_AFTER_S,
+                )
             else:
-                return scheduler.decode_purged(response)
-        raise problem
+                num_entries += scheduler.decode_purged(response)
+        if problem is not None:
+            raise problem
+        return num_entries
 
 
 async def _in_parts(

@@ -67,10 +67,10 @@ def _check_workload(label: str) -> None:
 
 
 def _text_of(prompt: Prompt | None) -> str:
-    """What the last turn says; ids say nothing."""
+    """What was said so far: "make it shorter" says nothing by itself, and ids do not at all."""
     match prompt:
-        case Chat() if prompt.messages:
-            return prompt.messages[-1].content
+        case Chat():
+            return "\n".join(turn.content for turn in prompt.messages)
         case str():
             return prompt
         case _:

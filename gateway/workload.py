@@ -6,24 +6,57 @@ import re
 
 LOOKED_AT = 4000
 """Characters at the beginning and at the end that are looked at."""
-_JSON = re.compile(r"\bJSON\b|\bYAML\b|^\s*[\[{]|\"\w+\"\s*:", re.IGNORECASE | re.MULTILINE)
-_CODE = re.compile(
-    r"```|\b(?:def|class|function|struct|return|import|const|SELECT|regex|unit tests?|bash|shell script|SQL"
-    r"|Python|JavaScript|TypeScript|Rust|Java|Go|C\+\+|C#|Kotlin|Haskell|Dockerfile|Makefile)\b|[;{}]\s*$|=>|\(\)",
+ENOUGH_LINES = 2
+"""So many lines that read like code, or pairs of a JSON object, are no accident."""
+
+_LANGUAGES = (
+    r"(?:[Pp]ython|JavaScript|TypeScript|Java|Kotlin|Haskell|Golang|Swift|Scala|Perl|PHP|SQL|Bash|bash|HTML|CSS"
+    r"|C\+\+|C#|Dockerfile|Makefile|[Pp]ytest)"
+)
+_THINGS = (
+    r"(?:function|method|class|script|program|code|handler|query|regex|regular expression|unit tests?"
+    r"|algorithm|decorator|snippet|module|macro)"
+)
+_FENCE = re.compile(r"^\s*```(?!\s*json\b)\S*\s*$", re.MULTILINE | re.IGNORECASE)
+# A thing in a language, or something to be done to a thing: "write a poem on the function of" is neither.
+# A thing in a language, or something to be done to a thing: "write a poem on the function of" is neither.
+_ASKS_FOR_CODE = re.compile(
+    rf"\b{_LANGUAGES}(?!\w)[^.\n]{{0,40}}\b{_THINGS}\b"
+    r"|\b(?i:write|implement|complete|fix|debug|refactor|rewrite|optimi[sz]e|correct|translate)\s"
+    rf"(?:(?!(?:on|about|of|for)\b)[\w-]+\s){{0,5}}(?:{_THINGS}\b|{_LANGUAGES}(?!\w))"
+    r"|\b(?:Write|Implement)\s(?:me\s)?(?:an?|some|the)\s(?:C|Go|Rust|R|Ruby)\s"
+    rf"|\bin\s(?:Go|Rust|C|R|Ruby|{_LANGUAGES})(?![\w ])"
+)
+_CODE_LINE = re.compile(
+    r"^\s*(?:(?:async\s+)?def\s+\w+\s*\(|class\s+\w+\s*[:({]|(?:pub(?:lic)?|private|static|fn|func|function)\s+\w+"
+    r"|(?:const|let|var)\s+\w+\s*[:=]|import\s+[\w.{*\"']+|from\s+[\w.]+\s+import\b|#include\b|package\s+[\w.]+;?$"
+    r"|(?:if|for|while|elif|switch|catch)\b.*[:{]\s*$|(?:else|try|finally)\s*[:{]|return\b.*[;()\[\]]"
+    r"|[\w.\[\]]+\s*[-+*/]?=\s*\S|(?i:SELECT)\b.*\b(?i:FROM)\b|@\w+[\w.]*(?:\(.*)?$|//|[})\]]+[;,)]*$|.*[;{]\s*$)",
     re.MULTILINE,
 )
+# Not the lower case of code, such as `import json`.
+_ASKS_FOR_JSON = re.compile(
+    r"\b(?:Geo)?JSON\b|\b(?:as|in|into|to) json\b|\b(?:package|tsconfig|composer)\.json\b"
+)
+_PAIR = re.compile(r"\"[^\"\n]{1,80}\"\s*:\s*[\"\[{\d\-tfn]")
 
 
 def workload_of(text: str) -> str:
     """json, code or prose by the look of a prompt; empty for an empty one.
 
     A guess, made in a moment: it decides under which name experience with drafts is kept, and nothing else.
+    What is asked for counts more than what is shown: a function that reads JSON is code, and a text that is
+    to become JSON is json.
     """
     looked_at = text if len(text) <= 2 * LOOKED_AT else f"{text[:LOOKED_AT]}\n{text[-LOOKED_AT:]}"
     if not looked_at.strip():
         return ""
-    if _CODE.search(looked_at) and not re.search(r"\bJSON\b", looked_at):
+    if _ASKS_FOR_CODE.search(looked_at):
         return "code"
-    if _JSON.search(looked_at):
+    if _ASKS_FOR_JSON.search(looked_at):
         return "json"
-    return "code" if _CODE.search(looked_at) else "prose"
+    if _FENCE.search(looked_at):
+        return "code"
+    if len(_PAIR.findall(looked_at)) >= ENOUGH_LINES:
+        return "json"
+    return "code" if len(_CODE_LINE.findall(looked_at)) >= ENOUGH_LINES else "prose"

@@ -13,12 +13,11 @@ from typing import Annotated, Any
 
 import typer
 
+from outrider.cli.prompts import InputError, explained, prompt_of
 from outrider.cli.reporting import EXIT_USAGE, fail, reported
 from outrider.cli.summary import Pace, as_json, as_text
 from outrider.client import (
     DEFAULT_ADDRESS,
-    Chat,
-    ChatMessage,
     Completion,
     Delta,
     DraftSource,
@@ -41,10 +40,8 @@ class Source(StrEnum):
     NONE = "none"
     NGRAM = "ngram"
     MODEL = "model"
-
-
-class InputError(Exception):
-    """Standard input is not text."""
+    PATTERN_CACHE = "pattern_cache"
+    CANDIDATE_CACHE = "candidate_cache"
 
 
 def generate(
@@ -105,7 +102,34 @@ def generate(
             help="End a draft when its own confidence falls below this; 0: never. Changes no answer."
         ),
     ] = None,
+    min_k: Annotated[
+        int | None,
+        typer.Option(
+            "--min-k", help="Where k is chosen for each round: at least this, or 0. Changes no answer."
+        ),
+    ] = None,
+    max_k: Annotated[
+        int | None,
+        typer.Option("--max-k", help="Where k is chosen for each round: at most this. Changes no answer."),
+    ] = None,
+    tpot_target_ms: Annotated[
+        int | None, typer.Option(help="Wished time per token behind the first, in milliseconds.")
+    ] = None,
+    finish_target_ms: Annotated[
+        int | None, typer.Option(help="Wished time from the request to the last of --max-tokens.")
+    ] = None,
     source: Annotated[Source | None, typer.Option(help="Where drafts come from. Changes no answer.")] = None,
+    workload: Annotated[
+        str,
+        typer.Option(
+            help="Label of the kind of text, such as code: experience with drafts is kept apart by it.",
+            show_default="guessed from the prompt",
+        ),
+    ] = "",
+    no_store: Annotated[
+        bool,
+        typer.Option("--no-store", help="Neither read earlier answers and patterns nor keep these."),
+    ] = False,
     token_by_token: Annotated[
         bool,
         typer.Option("--token-by-token", help="Show each token by itself, not those of a round together."),
@@ -140,16 +164,22 @@ def generate(
             w=w,
             source=None if source is None else DraftSource[source.name],
             min_confidence=min_confidence,
+            min_k=min_k,
+            max_k=max_k,
+            tpot_target_ms=tpot_target_ms,
+            finish_target_ms=finish_target_ms,
         ),
+        "store": not no_store,
+        "workload": workload,
         "token_by_token": token_by_token,
     }
     show = _print_json if json_ else _print_stream
     with reported(OutriderError, InputError):
-        asked = _prompt_of(_read(prompt), system, raw=raw)
+        asked = prompt_of(_read(prompt), system, raw=raw)
         try:
             asyncio.run(show(server, asked, options))
         except InvalidArgument as error:
-            fail(f"{error} (that is --raw)" if error.field == "chat" else str(error))
+            fail(explained(error))
 
 
 def _read(prompt: str) -> str:
@@ -162,15 +192,6 @@ def _read(prompt: str) -> str:
             raise InputError(f"standard input is not UTF-8 text ({error}); convert it first") from error
     if not text.strip():
         fail(f"{name} is empty; give some text", EXIT_USAGE)
-    return text
-
-
-def _prompt_of(text: str, system: str, *, raw: bool) -> Prompt:
-    if not raw:
-        turns = [ChatMessage("system", system)] if system else []
-        return Chat((*turns, ChatMessage("user", text)))
-    if system:
-        fail("a raw prompt has no system message; drop --raw or --system", EXIT_USAGE)
     return text
 
 

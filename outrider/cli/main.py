@@ -7,8 +7,11 @@ import typer
 from outrider.cli.bench import ANY_ARGUMENTS, bench
 from outrider.cli.generate import generate
 from outrider.cli.models import models
+from outrider.cli.purge import purge
+from outrider.cli.top import top
 from outrider.cli.up import up
 from outrider.cli.version import version
+from outrider.cli.warm import warm
 
 app = typer.Typer(
     name="outrider",
@@ -21,6 +24,9 @@ app = typer.Typer(
 )
 app.command()(up)
 app.command()(generate)
+app.command()(top)
+app.command()(warm)
+app.command()(purge)
 app.add_typer(models)
 app.command(context_settings=ANY_ARGUMENTS)(bench)
 app.command()(version)

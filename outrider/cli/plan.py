@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
@@ -14,9 +12,7 @@ from outrider.models import ModelError, ModelFile, ModelMissing
 from outrider.runtime.cores import HUGE_PAGES, SHARED_CORES
 
 HOST = "127.0.0.1"
-DEFAULT_BASE_PORT = 50050
-DEFAULT_METRICS_PORT = 9464
-"""Gateway; then scheduler, validator, draft, and further validators."""
+CPU = "cpu"
 REOPEN_DEADLINE_S = 60
 """A validator that died is started again: sessions wait for it as long as a large model may take to load."""
 
@@ -50,6 +46,27 @@ class Numbers:
     validators: int = 1
     drafts: int = 1
     schedulers: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Devices:
+    """Where the models run, as the workers' --device takes it; None: as OUTRIDER_DEVICE says, else the CPU.
+
+    Drafts run where the target does unless they have a device of their own.
+    """
+
+    target: str | None = None
+    draft: str | None = None
+
+    @property
+    def of_target(self) -> str:
+        """What comes of it."""
+        return self.target or os.environ.get("OUTRIDER_DEVICE", "") or CPU
+
+    @property
+    def of_draft(self) -> str:
+        """What comes of it."""
+        return self.draft or self.of_target
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,63 +131,6 @@ def _model_of(name: str) -> tuple[str, str]:
     return str(models.resolve(file.name)), file.name
 
 
-def ports_of(choice: str, num: int, *, flag: str = "--ports", default: int = DEFAULT_BASE_PORT) -> list[int]:
-    """Read --ports or its like: "default", "auto" (any that are free), or the first of `num` ports in a row.
-
-    Raises PlanError, naming a port that is in use.
-    """
-    if choice == "auto":
-        return _free_ports(num)
-    if choice == "default":
-        first = default
-    elif choice.isdecimal() and 0 < int(choice) <= 65535 - num + 1:
-        first = int(choice)
-    else:
-        raise PlanError(f"{flag} is {choice!r}; give default, auto, or the first port such as {default}")
-    ports = list(range(first, first + num))
-    for port in ports:
-        _check_free(port, flag)
-    return ports
-
-
-def metrics_ports_of(choice: str, ports: Sequence[int]) -> list[int] | list[None]:
-    """Read --metrics-ports for processes on `ports`: as `ports_of`, or "off".
-
-    Raises PlanError, naming a port that is in use or given twice.
-    """
-    num, flag = len(ports), "--metrics-ports"
-    if choice == "off":
-        return [None] * num
-    if choice == "auto":
-        # The processes' own are free still, and would be found again.
-        return [port for port in _free_ports(2 * num) if port not in ports][:num]
-    chosen = ports_of(choice, num, flag=flag, default=DEFAULT_METRICS_PORT)
-    if twice := set(chosen) & set(ports):
-        raise PlanError(f"{flag} and --ports both want port {min(twice)}; choose {flag} auto")
-    return chosen
-
-
-def _check_free(port: int, flag: str) -> None:
-    try:
-        with socket.socket() as probe:
-            # As the processes listen: a port whose last connections still linger is free.
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind((HOST, port))
-    except OSError as error:
-        problem = (error.strerror or str(error)).lower()
-        raise PlanError(
-            f"cannot use {HOST}:{port}: {problem}; stop what uses it, or choose {flag} auto"
-        ) from error
-
-
-def _free_ports(num: int) -> list[int]:
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(num)]
-        for each in sockets:
-            each.bind((HOST, 0))
-        return [each.getsockname()[1] for each in sockets]
-
-
 def num_processes(pair: Pair, numbers: Numbers) -> int:
     """How many ports are needed."""
     return 1 + numbers.schedulers + numbers.validators + numbers.drafts * len(pair.drafts)
@@ -183,6 +143,7 @@ def plan(
     *,
     dtype: str | None,
     draft_dtype: str | None = None,
+    devices: Devices = Devices(),
     redis_url: str = "",
 ) -> list[ChildPlan]:
     """Lay out the processes: workers first, then the schedulers, then the gateway.
@@ -199,22 +160,30 @@ def plan(
     # A model process that has the cores to itself may spin, which makes its kernels start sooner.
     is_shared = len(validators) + len(drafts) > 1
     environment = {**HUGE_PAGES, **(SHARED_CORES if is_shared else {})}
-    target = (f"--model={pair.target}", *_named(pair.target_name), *_dtype(dtype))
+    target = (
+        f"--model={pair.target}",
+        *_named(pair.target_name),
+        *_flag("dtype", dtype),
+        *_flag("device", devices.target),
+    )
     children = [
         ChildPlan(name, "services.validator", port, target, environment)
         for name, port in _numbered("validator", validators)
     ]
-    small = _dtype(draft_dtype or dtype or _small_dtype())
+    drafted = (
+        *_flag("dtype", draft_dtype or dtype or _small_dtype(devices)),
+        *_flag("device", devices.draft or devices.target),
+    )
     models = [each for each in pair.drafts for _ in range(numbers.drafts)]
     children += [
-        ChildPlan(name, "services.draft", port, (f"--model={model}", *_named(shown), *small), environment)
+        ChildPlan(name, "services.draft", port, (f"--model={model}", *_named(shown), *drafted), environment)
         for (name, port), (model, shown) in zip(_numbered("draft", drafts), models, strict=True)
     ]
     workers = (f"--validators={_addresses(validators)}", f"--drafts={_addresses(drafts)}")
     # Not among the arguments, which everybody on the machine can read: it may hold a password.
     store = {"OUTRIDER_REDIS_URL": redis_url} if redis_url else {}
     children += [
-        ChildPlan(name, "services.scheduler", port, workers, {**_one_machine(), **store})
+        ChildPlan(name, "services.scheduler", port, workers, {**_one_machine(devices), **store})
         for name, port in _numbered("scheduler", schedulers)
     ]
     children.append(ChildPlan("gateway", "gateway", gateway, (f"--scheduler={_addresses(schedulers)}",)))
@@ -232,26 +201,22 @@ def _addresses(ports: Sequence[int]) -> str:
     return ",".join(f"{HOST}:{port}" for port in ports)
 
 
-def _dtype(choice: str | None) -> tuple[str, ...]:
-    return () if choice is None else (f"--dtype={choice}",)
+def _flag(name: str, choice: str | None) -> tuple[str, ...]:
+    return () if choice is None else (f"--{name}={choice}",)
 
 
-def _small_dtype() -> str | None:
+def _small_dtype(devices: Devices) -> str | None:
     """What a draft on the CPU holds its weights in when nobody chose: its precision changes no output.
 
     A variable of the user's wins.
     """
-    return "int4" if _on_cpu() and "OUTRIDER_DTYPE" not in os.environ else None
+    return "int4" if devices.of_draft == CPU and "OUTRIDER_DTYPE" not in os.environ else None
 
 
-def _on_cpu() -> bool:
-    return os.environ.get("OUTRIDER_DEVICE", "cpu") == "cpu"
-
-
-def _one_machine() -> dict[str, str]:
+def _one_machine(devices: Devices) -> dict[str, str]:
     """What a scheduler should know of workers that it shares a machine with; the user's variables win."""
     shared = {"OUTRIDER_REOPEN_DEADLINE_S": str(REOPEN_DEADLINE_S)}
-    if _on_cpu():
+    if devices.of_target == devices.of_draft == CPU:
         # Draft and validator have the same cores: reading the prompt side by side delays the first token.
         shared["OUTRIDER_DRAFT_OPENS"] = "after"
     return shared

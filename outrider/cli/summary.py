@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from outrider.client import Completion, Final, TokenLogprobs
+from outrider.client import Completion, Final, SourceCounters, TokenLogprobs
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +45,7 @@ def as_text(final: Final, pace: Pace | None) -> str:
         f"tau {counters.tau:.2f}",
         f"{counters.reopens} reopens",
     ]
+    sources = [_by_source(each) for each in counters.by_source]
     third = [f"numerics {final.numerics_id} ({final.exactness.name.lower()})"]
     if final.changed_replica:
         third.append("the replica changed")
@@ -52,7 +53,7 @@ def as_text(final: Final, pace: Pace | None) -> str:
         third.append(f"draft {final.draft_status}")
     if final.trace_id:
         third.append(f"trace {final.trace_id}")
-    return "\n".join(" · ".join(line) for line in (first, second, third))
+    return "\n".join(" · ".join(line) for line in (first, second, sources, third) if line)
 
 
 def as_json(completion: Completion, *, with_logprobs: bool) -> dict[str, Any]:
@@ -76,6 +77,10 @@ def as_json(completion: Completion, *, with_logprobs: bool) -> dict[str, Any]:
         "missed_proposals": counters.missed_proposals,
         "drafted_by_position": list(counters.drafted_by_position),
         "accepted_by_position": list(counters.accepted_by_position),
+        "by_source": [
+            {"source": each.source.name.lower(), "drafted": each.drafted, "accepted": each.accepted}
+            for each in counters.by_source
+        ],
         "costs": asdict(final.costs),
         "numerics_id": final.numerics_id,
         "trace_id": final.trace_id,
@@ -84,6 +89,11 @@ def as_json(completion: Completion, *, with_logprobs: bool) -> dict[str, Any]:
         pairs = zip(completion.token_ids, completion.logprobs, strict=True)
         document["logprobs"] = [_entry(token_id, entry) for token_id, entry in pairs]
     return document
+
+
+def _by_source(counted: SourceCounters) -> str:
+    share = f" ({counted.accepted / counted.drafted:.1%})" if counted.drafted else ""
+    return f"{counted.source.name.lower()} {counted.accepted} of {counted.drafted}{share}"
 
 
 def _entry(token_id: int, entry: TokenLogprobs) -> dict[str, Any]:

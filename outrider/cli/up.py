@@ -19,15 +19,15 @@ from outrider.cli.board import Board
 from outrider.cli.child import Child
 from outrider.cli.plan import (
     ChildPlan,
+    Devices,
     Numbers,
     PlanError,
-    metrics_ports_of,
     num_processes,
     pair_of,
     plan,
-    ports_of,
     with_metrics,
 )
+from outrider.cli.ports import metrics_ports_of, ports_of
 from outrider.cli.reporting import fail, reported
 from outrider.cli.supervisor import StartFailed, Supervisor
 from outrider.client import DEFAULT_ADDRESS
@@ -81,6 +81,16 @@ def up(
             show_default="that of --dtype if given, else int4 on the CPU",
         ),
     ] = None,
+    device: Annotated[
+        str | None,
+        typer.Option(
+            help="Where the models run: cpu, cuda or cuda:N.", show_default="OUTRIDER_DEVICE if set, else cpu"
+        ),
+    ] = None,
+    draft_device: Annotated[
+        str | None,
+        typer.Option(help="Where the drafts run.", show_default="where the target does"),
+    ] = None,
     ready_file: Annotated[
         Path | None, typer.Option(help="JSON file to write when all are ready: gateway, processes, pids.")
     ] = None,
@@ -92,15 +102,23 @@ def up(
 ) -> None:
     """Start gateway, schedulers, drafts and validators as processes on 127.0.0.1; Ctrl-C stops them.
 
-    Settings that are not flags here reach the processes through the environment: OUTRIDER_DEVICE,
-    OUTRIDER_NUM_THREADS, OUTRIDER_KV_BUDGET_MIB, OUTRIDER_POLICY, OTEL_EXPORTER_OTLP_ENDPOINT and so on.
+    Settings that are not flags here reach the processes through the environment: OUTRIDER_NUM_THREADS,
+    OUTRIDER_KV_BUDGET_MIB, OUTRIDER_POLICY, OTEL_EXPORTER_OTLP_ENDPOINT and so on.
     """
     with reported(PlanError, OSError):
         pair = pair_of(models)
         numbers = Numbers(validators, drafts, schedulers)
         chosen = ports_of(ports, num_processes(pair, numbers))
         scraped = metrics_ports_of(metrics_ports or ("default" if ports == "default" else "auto"), chosen)
-        laid_out = plan(pair, chosen, numbers, dtype=dtype, draft_dtype=draft_dtype, redis_url=redis)
+        laid_out = plan(
+            pair,
+            chosen,
+            numbers,
+            dtype=dtype,
+            draft_dtype=draft_dtype,
+            devices=Devices(device, draft_device),
+            redis_url=redis,
+        )
         plans = with_metrics(laid_out, chosen, scraped)
         folder = _prepare(log_dir or platformdirs.user_state_path("outrider") / "up" / str(chosen[0]), plans)
         code = asyncio.run(_run(plans, folder, ready_file, restart=restart))

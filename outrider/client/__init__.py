@@ -5,7 +5,7 @@ from outrider.client.completion import Completion
 from outrider.rpc.errors import OutriderError
 from outrider.sampling.acceptance import FinishReason, TokenLogprobs
 from outrider.sampling.parameters import SamplingParameters
-from outrider.wire.generation import Costs, Counters, DraftSource, Speculation
+from outrider.wire.generation import Costs, Counters, DraftSource, SourceCounters, Speculation
 from outrider.wire.inference import Chat, ChatMessage, Delta, Final, Prompt, PromptIds
 from outrider.wire.worker import Exactness, ModelInfo
 
@@ -27,6 +27,7 @@ __all__ = [
     "Prompt",
     "PromptIds",
     "SamplingParameters",
+    "SourceCounters",
     "Speculation",
     "TokenLogprobs",
 ]

@@ -83,7 +83,8 @@ class OutriderClient:
             sampling: how tokens are chosen.
             seed: equal seeds give equal answers; None draws one, and `Final` tells it.
             stop: up to 16 strings; the text ends before the first that appears.
-            speculation: how much to speculate, which changes speed and never the answer.
+            speculation: how much to speculate, which changes speed and never the answer; bounds of k, and
+                times to aim at.
             choice: index among several answers to one request; each draws other noise.
             token_by_token: one delta per token, so that its size tells nothing of what was drafted, in place
                 of one per round.
@@ -137,10 +138,14 @@ class OutriderClient:
             raise self._explain(error) from error
         return inference.decode_models(response)
 
-    async def purge(self) -> int:
-        """Forget what the shared store holds of the caller's tenant; how many entries there were."""
+    async def purge(self, *, metadata: Sequence[tuple[str, str]] = ()) -> int:
+        """Forget what the shared store holds of the caller's tenant; how many entries there were.
+
+        `metadata` is sent along, such as the key in which a gateway is told the tenant.
+        """
+        request = inference.purge_request()
         try:
-            response = await self._stub().Purge(inference.purge_request(), timeout=PURGE_TIMEOUT_S)
+            response = await self._stub().Purge(request, timeout=PURGE_TIMEOUT_S, metadata=tuple(metadata))
         except grpc.aio.AioRpcError as error:
             raise self._explain(error) from error
         return inference.decode_purged(response)

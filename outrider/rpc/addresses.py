@@ -6,6 +6,9 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator
 
+DNS_PREFIX = "dns:"
+"""Before NAME:PORT, which stands for every address that the name has."""
+
 
 def _split(value: object) -> object:
     """Flags and variables write a list as "a:1, b:2"."""
@@ -17,7 +20,7 @@ def _split(value: object) -> object:
 def _checked(addresses: tuple[str, ...]) -> tuple[str, ...]:
     for address in addresses:
         host, _, port = address.rpartition(":")
-        if not host or not port.isdigit() or not 0 < int(port) <= 65535:
+        if not host.removeprefix(DNS_PREFIX) or not port.isdigit() or not 0 < int(port) <= 65535:
             raise ValueError(f"{address!r} is no address; write host:port, such as 127.0.0.1:50052")
     if len(set(addresses)) != len(addresses):
         raise ValueError("an address is named twice; name each one once")

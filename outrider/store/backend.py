@@ -8,6 +8,11 @@ from typing import Protocol
 
 Counts = Mapping[bytes, int]
 
+MAX_FIELDS = 64
+"""Of one key that are read; more than that nobody of ours leaves."""
+MAX_VALUE_BYTES = 1 << 20
+"""A longer value is not read."""
+
 
 class BackendFailed(Exception):
     """It did not do it; the text says why in a few words, and never holds a password."""
@@ -50,17 +55,19 @@ class Backend(Protocol):
     """
 
     kind: str
+    is_remote: bool
+    """It may be slow, or gone."""
 
     async def counts(self, keys: Sequence[str]) -> list[Counts]:
-        """The fields of each key, in one round trip; empty where there is none."""
+        """The fields of each key, some of them where there are too many, in one round trip."""
         ...
 
     async def values(self, keys: Sequence[str]) -> list[bytes | None]:
-        """The value of each key, in one round trip."""
+        """The value of each key, in one round trip; None where there is none, or one that is too long."""
         ...
 
     async def apply(self, writes: Sequence[Write]) -> int:
-        """Do all of them, in one round trip; how many were refused."""
+        """Do all of them, in one round trip; how many were refused for what is kept there already."""
         ...
 
     async def remove(self, prefix: str) -> int:

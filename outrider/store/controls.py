@@ -5,11 +5,10 @@ from __future__ import annotations
 import hashlib
 
 from outrider.store.access import Access
-from outrider.store.backend import Put
+from outrider.store.backend import MAX_VALUE_BYTES, Put
 from outrider.store.namespace import ROOT
 
 TTL_S = 30 * 24 * 3600
-MAX_BYTES = 1 << 20
 
 
 class ControlStore:
@@ -21,11 +20,11 @@ class ControlStore:
     async def load(self, target: str) -> bytes | None:
         """The document; None without one. Whoever reads it must expect anything. Never raises."""
         (document,) = await self._access.values([_key(target)])
-        return document if document is not None and len(document) <= MAX_BYTES else None
+        return document
 
     def save(self, target: str, document: bytes) -> None:
         """Replace it; returns at once, it is written soon."""
-        if len(document) <= MAX_BYTES:
+        if len(document) <= MAX_VALUE_BYTES:
             self._access.write([Put(_key(target), document, TTL_S)])
 
 

@@ -10,7 +10,16 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
-from outrider.store.backend import BackendFailed, Count, Counts, Drop, Put, Write
+from outrider.store.backend import (
+    MAX_FIELDS,
+    MAX_VALUE_BYTES,
+    BackendFailed,
+    Count,
+    Counts,
+    Drop,
+    Put,
+    Write,
+)
 
 SOCKET_S = 1.0
 """A command that takes longer is given up; readers wait far less."""
@@ -20,11 +29,18 @@ SCANNED = 1000
 class RedisBackend:
     """Redis through redis-py. Connections are made when needed, and made again when they break.
 
+    The commands need Redis 6.2, or Valkey. What somebody else may have written there is read up to a bound:
+    parsing a hash of a million fields would hold up every session of the process.
+
     Args:
         url: redis:// or rediss://, with user, password and database where there are some.
+
+    Raises:
+        ValueError: the URL has an option that there is not, or a value that it can not have.
     """
 
     kind = "redis"
+    is_remote = True
 
     def __init__(self, url: str) -> None:
         self._client: Redis = Redis.from_url(
@@ -36,20 +52,26 @@ class RedisBackend:
             health_check_interval=0,
             client_name="outrider",
         )
+        pool: Any = self._client.connection_pool
+        try:
+            # Nothing is sent yet, but options of the URL are looked at.
+            pool.make_connection()
+        except (RedisError, TypeError) as error:
+            raise ValueError(str(error)) from error
 
     async def counts(self, keys: Sequence[str]) -> list[Counts]:
         """As in `Backend`."""
         pipeline = self._client.pipeline(transaction=False)
         for key in keys:
-            pipeline.hgetall(key)
+            pipeline.hrandfield(key, MAX_FIELDS, withvalues=True)
         return [_counts(each) for each in await self._run(pipeline)]
 
     async def values(self, keys: Sequence[str]) -> list[bytes | None]:
         """As in `Backend`."""
         pipeline = self._client.pipeline(transaction=False)
         for key in keys:
-            pipeline.get(key)
-        return [each if isinstance(each, bytes) else None for each in await self._run(pipeline)]
+            pipeline.getrange(key, 0, MAX_VALUE_BYTES)
+        return [_value(each) for each in await self._run(pipeline)]
 
     async def apply(self, writes: Sequence[Write]) -> int:
         """As in `Backend`."""
@@ -66,8 +88,12 @@ class RedisBackend:
                     pipeline.hdel(write.key, *write.fields)
         for key, ttl_s in expiring.items():
             pipeline.expire(key, ttl_s)
-        answers = await self._run(pipeline)
-        return sum(isinstance(each, Exception) for each in answers[: len(writes)])
+        answers = (await self._run(pipeline))[: len(writes)]
+        refused = [each for each in answers if isinstance(each, Exception)]
+        for each in refused:
+            if not _is_about_a_key(each):
+                raise BackendFailed(_words(each))
+        return len(refused)
 
     async def remove(self, prefix: str) -> int:
         """As in `Backend`."""
@@ -106,11 +132,17 @@ def _is_about_a_key(error: Exception) -> bool:
     return str(error).startswith(("WRONGTYPE", "hash value is not an integer"))
 
 
+def _value(answer: Any) -> bytes | None:
+    return answer if isinstance(answer, bytes) and 0 < len(answer) <= MAX_VALUE_BYTES else None
+
+
 def _counts(answer: Any) -> Counts:
-    if not isinstance(answer, dict):
+    """Of fields and counts by turns, or in pairs: that depends on the protocol."""
+    if not isinstance(answer, list):
         return {}
+    pairs = answer if answer and isinstance(answer[0], list) else zip(answer[::2], answer[1::2], strict=False)
     found = {}
-    for field, count in answer.items():
+    for field, count in pairs:
         try:
             found[bytes(field)] = int(count)
         except (TypeError, ValueError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from types import TracebackType
 from typing import Self
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from outrider.rpc.errors import Unavailable
 from outrider.store.access import Access
@@ -56,8 +56,8 @@ class Store:
         tally = self._access.tally
         return StoreState(
             kind=self._access.backend.kind,
-            healthy=not self._access.reason,
-            reason=self._access.reason,
+            healthy=not self._access.health.reason,
+            reason=self._access.health.reason,
             num_hits=tally.num_hits,
             num_misses=tally.num_misses,
             num_failed_reads=tally.num_failed_reads,
@@ -83,7 +83,7 @@ class Store:
     def _readings(self) -> list[Reading]:
         tally = self._access.tally
         return [
-            Reading(names.STORE_HEALTHY, 0 if self._access.reason else 1),
+            Reading(names.STORE_HEALTHY, 0 if self._access.health.reason else 1),
             Reading(names.STORE_LOOKUPS, tally.num_hits, ("hit",)),
             Reading(names.STORE_LOOKUPS, tally.num_misses, ("miss",)),
             Reading(names.STORE_FAILED_READS, tally.num_failed_reads),
@@ -93,9 +93,21 @@ class Store:
 
 
 def check_url(url: str) -> None:
-    """Raises BadStoreUrl for one that `open_store` can not open."""
-    if not url:
-        return
+    """Raises BadStoreUrl for one that `open_store` can not open; connects to nothing."""
+    _backend(url)
+
+
+def open_store(url: str, metrics: Metrics | None = None) -> Store:
+    """The store that a URL names; "" and memory:// are in this process.
+
+    Raises BadStoreUrl.
+    """
+    return Store(_backend(url), metrics)
+
+
+def _backend(url: str) -> Backend:
+    if url in ("", "memory://"):
+        return MemoryBackend()
     try:
         parts = urlsplit(url)
         known = parts.scheme in ("redis", "rediss") and bool(parts.hostname) and parts.port != 0
@@ -103,22 +115,20 @@ def check_url(url: str) -> None:
         raise BadStoreUrl(_ADVICE) from error
     if not known:
         raise BadStoreUrl(_ADVICE)
-
-
-def open_store(url: str, metrics: Metrics | None = None) -> Store:
-    """The store that a URL names; an empty one is in this process.
-
-    Raises BadStoreUrl.
-    """
-    check_url(url)
-    if not url:
-        return Store(MemoryBackend(), metrics)
     from outrider.store.redis_backend import RedisBackend  # not needed without one
 
     try:
-        return Store(RedisBackend(url), metrics)
-    except (ValueError, TypeError) as error:
-        raise BadStoreUrl(_ADVICE) from error
+        return RedisBackend(url)
+    except ValueError as error:
+        raise BadStoreUrl(f"{_ADVICE} ({_without_secrets(error, url)})") from error
+
+
+def _without_secrets(error: ValueError, url: str) -> str:
+    """Its words, unless they repeat something of the URL that may be secret."""
+    parts = urlsplit(url)
+    words = str(error)
+    secrets = [parts.password, *(value for _, value in parse_qsl(parts.query))]
+    return "an option is unknown or wrong" if any(each and each in words for each in secrets) else words
 
 
 _ADVICE = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 
 NUM_SAMPLES = 64
 ENOUGH_SAMPLES = 8
@@ -20,8 +21,10 @@ class Latency:
     proposals would cut off the deep ones, which save the most.
     """
 
-    def __init__(self, cap_s: float) -> None:
+    def __init__(self, cap_s: float, silent: Callable[[], None] = lambda: None) -> None:
+        """`silent` is called when nobody waits any more."""
         self._cap_s = cap_s
+        self._silent = silent
         # Seconds per drafted token.
         self._samples: deque[float] = deque(maxlen=NUM_SAMPLES)
         self._num_vain = 0
@@ -46,3 +49,9 @@ class Latency:
     def waited_in_vain(self) -> None:
         """A wait reached its bound."""
         self._num_vain += 1
+        if self._num_vain >= PATIENCE:
+            self._silent()
+
+    def try_again(self) -> None:
+        """The worker speaks, if not for a session yet: it is waited for once more."""
+        self._num_vain = min(self._num_vain, PATIENCE - 1)

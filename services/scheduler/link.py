@@ -6,7 +6,6 @@ import asyncio
 import random
 import time
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import grpc
@@ -21,7 +20,6 @@ from outrider.rpc.errors import (
 )
 from outrider.telemetry import StreamMeter, get_logger
 from outrider.wire.state import WorkerState, WorkerStatus
-from outrider.wire.stream import Note
 from outrider.wire.tensors import MalformedMessage
 from outrider.wire.worker import (
     MINIMUM_REVISION,
@@ -33,13 +31,17 @@ from outrider.wire.worker import (
     Hello,
     ModelInfo,
     Resume,
+    SessionError,
     ToWorker,
     Welcome,
-    WorkerLoad,
 )
+from services.scheduler.acquaintance import Acquaintance
+from services.scheduler.health import Health
 from services.scheduler.latency import Latency
+from services.scheduler.placement import Load
 from services.scheduler.ports import PeerLost
 from services.scheduler.questions import Questions
+from services.scheduler.roles import Role
 
 log = get_logger(__name__)
 
@@ -52,20 +54,6 @@ MAX_COMMANDS = 32
 """Commands of one message: so many openings of the longest prompts stay below the message limit."""
 
 
-@dataclass(frozen=True, slots=True)
-class Role(Generic[A]):
-    """What differs between the streams of drafts and validators."""
-
-    name: str
-    # The stub's streaming method for a channel.
-    method: Callable[[grpc.aio.Channel], Callable[[], Any]]
-    encode: Callable[[ToWorker[Any], Note | None], Any]
-    decode: Callable[[Any, Note | None], FromWorker[Any]]
-    # Commands that open a session, and the event that answers a round.
-    opening: type[Any]
-    answer: type[A]
-
-
 class StreamLink(Generic[C, A]):
     """The connection to one worker; serves as `ValidatorPort` or `DraftPort`.
 
@@ -75,7 +63,7 @@ class StreamLink(Generic[C, A]):
         peer_id: 16 bytes, the same for all links of this process.
         admit: says why a worker that was reached does not fit, or "".
         notify: called when the status has changed.
-        latency: how long answers take.
+        wait_s: the longest wait for an answer, where one goes on without.
         meter: of all streams to workers of the role.
     """
 
@@ -87,21 +75,21 @@ class StreamLink(Generic[C, A]):
         peer_id: bytes,
         admit: Callable[[StreamLink[C, A]], Awaitable[str]],
         notify: Callable[[], None],
-        latency: Latency,
+        wait_s: float,
         meter: StreamMeter,
     ) -> None:
         self.address = address
-        self.latency = latency
         self.status = WorkerStatus.UNREACHABLE
         self.reason = "not connected yet"
-        self.load = WorkerLoad()
         self.channel = open_channel(address)
+        self._worker = Acquaintance(
+            address, self.channel, wait_s=wait_s, changed=notify, unlike=self.reconnect
+        )
         self._role = role
         self._peer_id = peer_id
         self._admit = admit
         self._notify = notify
         self._meter = meter
-        self._info: ModelInfo | None = None
         self._questions: Questions[A] = Questions(role.answer)
         self._outbox: list[Addressed[Any]] = []
         self._wake = asyncio.Event()
@@ -112,9 +100,17 @@ class StreamLink(Generic[C, A]):
     @property
     def info(self) -> ModelInfo:
         """What the worker has loaded; raises PeerLost before the first Welcome."""
-        if self._info is None:
-            raise PeerLost(self.address)
-        return self._info
+        return self._worker.known
+
+    @property
+    def latency(self) -> Latency:
+        """How long answers take."""
+        return self._worker.latency
+
+    @property
+    def health(self) -> Health:
+        """Whether new sessions should rather go elsewhere."""
+        return self._worker.health
 
     @property
     def ready(self) -> bool:
@@ -127,9 +123,9 @@ class StreamLink(Generic[C, A]):
         return self.status is WorkerStatus.DRAINING
 
     @property
-    def num_sessions(self) -> int:
-        """Sessions of this scheduler there."""
-        return self._questions.num_sessions
+    def placement(self) -> Load:
+        """What speaks against it when a session looks for a worker."""
+        return self._worker.placement(self._questions.num_sessions)
 
     @property
     def num_dropped(self) -> int:
@@ -139,7 +135,10 @@ class StreamLink(Generic[C, A]):
     @property
     def state(self) -> WorkerState:
         """For `Describe`."""
-        return WorkerState(self.address, self.status, self.reason, self._info, self.load)
+        worker = self._worker
+        return WorkerState(
+            self.address, self.status, self.reason or worker.left_out, worker.info, worker.load
+        )
 
     def ask(self, header: Header, command: C, *, resume: bool = False) -> asyncio.Future[A]:
         """As in the ports. Raises PeerLost."""
@@ -166,12 +165,16 @@ class StreamLink(Generic[C, A]):
         pause_s = RECONNECT_MIN_S
         try:
             while True:
-                self._set(*await self._converse())
+                ending = await self._converse()
+                if self._questions.num_sessions and self.ready and not self._again.is_set():
+                    self.health.failed(f"its streams end: {ending[1]}")
+                self._set(*ending)
                 if self._questions.reset():  # it had been reached: try again soon
                     pause_s = RECONNECT_MIN_S
                 await asyncio.sleep(pause_s * random.uniform(0.8, 1.2))  # noqa: S311  # so that links don't march in step
                 pause_s = min(2 * pause_s, RECONNECT_MAX_S)
         finally:
+            self._worker.close()
             await self.channel.close()
 
     def reconnect(self) -> None:
@@ -229,7 +232,8 @@ class StreamLink(Generic[C, A]):
         if message.welcome is None:
             raise ProtocolViolation("the first message has no Welcome")
         _check_revision(message.welcome)
-        self._info, self.load = message.welcome.info, message.load
+        self._worker.info = message.welcome.info
+        self._worker.told(message.load, 0)
         why = await self._admit(self)
         if why:
             raise FailedPrecondition(why)
@@ -239,11 +243,19 @@ class StreamLink(Generic[C, A]):
 
     async def _read(self, call: Any) -> None:
         while (message := await self._next(call)) is not None:
-            self.load = message.load
+            self._worker.told(message.load, self._questions.num_sessions)
             for header, event in message.events:
                 self._questions.receive(header, event)
+                self._judge(event)
             if message.go_away is not None:
                 self._set(WorkerStatus.DRAINING, "the worker is shutting down")
+
+    def _judge(self, event: Any) -> None:
+        """What an event says of the worker."""
+        if isinstance(event, self._role.answer):
+            self._worker.answered(getattr(event, "model_version", ""))
+        elif isinstance(event, SessionError):
+            self._worker.failed(event)
 
     async def _next(self, call: Any) -> FromWorker[Any] | None:
         message = await call.read()

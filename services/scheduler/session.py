@@ -168,6 +168,9 @@ class Session:
             self.ledger.discarded_rounds += 1
         self._shortened = True
         kept = max(0, kept_length - self._num_before)
+        # One that had ended by itself has been kept already, as long as it was.
+        if self._finished is None and reason is FinishReason.STOP_STRING:
+            self._sources.finished(kept_length)
         self._finished = self._end(reason, kept)
         self._meter.cut(kept)
         self.close()
@@ -334,7 +337,7 @@ class Session:
         span.committed(draft.source, self._target.epoch, verdict)
         if verdict.finish_reason is not None:
             self._finished = self._end(verdict.finish_reason)
-            self._sources.finished()
+            self._sources.finished(self.num_output)
         return Committed(verdict.committed, verdict.logprobs)
 
     def _learn(self, draft: Draft, committed: Sequence[int], record: RoundRecord, started_s: float) -> None:

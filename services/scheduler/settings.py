@@ -34,9 +34,9 @@ class SchedulerSettings(ServerSettings):
     metrics_port: MetricsPort = 9465
     """Port for Prometheus, at /metrics, on the same host; 0 takes any free one, off serves none."""
     validators: Addresses = ("127.0.0.1:50052",)
-    """Validators, comma-separated host:port."""
+    """Validators, comma-separated host:port, or dns:NAME:PORT for every address that the name has."""
     drafts: Addresses = ("127.0.0.1:50053",)
-    """Draft workers, comma-separated host:port; empty: none."""
+    """Draft workers, in the same way; empty: none."""
     policy: Literal["adaptive", "bandit", "fixed"] = "adaptive"
     """How k and source are chosen where the request gives no k: by estimates, by trial, or max_k always."""
     max_k: int = Field(default=16, ge=0, le=MAX_DEPTH)

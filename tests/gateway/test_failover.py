@@ -11,10 +11,11 @@ import pytest
 
 from gateway import conversation
 from outrider.client import OutriderClient, SamplingParameters
-from outrider.rpc.errors import InvalidArgument, Unavailable
+from outrider.rpc.errors import InvalidArgument, NotFound, ResourceExhausted, Unavailable
 from outrider.sampling.acceptance import FinishReason
 from tests.support.gateway import running_gateway
 from tests.support.scripted import Backend, Script, scripted_backend
+from tests.support.waiting import until
 
 LOST = Unavailable("Socket closed")
 """What a call to a killed process ends with: no word of when to try again."""
@@ -88,6 +89,32 @@ async def test_one_that_can_not_take_it_is_passed_over_and_not_held_lost(house, 
     assert again.num_sent == 1
 
 
+async def test_a_generation_under_way_waits_for_room_and_a_new_one_is_refused(house, ids):
+    one, two = ids("one"), ids("two")
+    full = ResourceExhausted("256 requests wait already", retry_after_s=1.0)
+    house.first.play(Script([one], end=LOST))
+    refused = house.second.play(Script(refusal=full))
+    asked = asyncio.create_task(house.complete())
+    await until(lambda: refused.request)
+    house.second.play(Script([two]))
+    assert (await asked).token_ids == (*one, *two)
+    house.first.play(Script(refusal=full))
+    house.second.play(Script(refusal=full))
+    with pytest.raises(ResourceExhausted, match="256 requests"):
+        await house.complete()
+
+
+async def test_a_scheduler_that_is_back_and_does_not_know_the_session_spoils_no_answer(house, ids):
+    script = house.first.play(Script([ids("one two")], end=None))
+    script.finish_refusal = NotFound("no session runs here")
+    answer = asyncio.create_task(house.complete(stop=("two",)))
+    await until(lambda: script.finishes)
+    script.finished.set()
+    found = await answer
+    assert found.text == "one "
+    assert found.final.finish_reason is FinishReason.STOP_STRING
+
+
 async def test_what_the_caller_did_wrong_is_not_asked_twice(house):
     house.first.play(Script(refusal=InvalidArgument("speculation.k is 99", field="speculation.k")))
     untouched = house.second.play(Script())
@@ -133,7 +160,25 @@ async def test_a_stop_string_is_found_across_the_loss(house, ids):
     assert house.second.scheduler.script.finishes[0].kept_length == found.final.completion_tokens
 
 
-async def test_a_purge_asks_whoever_is_there(house):
+async def test_a_scheduler_that_is_stopped_under_a_generation_is_lost(house, ids):
+    one, two = ids("one"), ids("two")
+    house.first.play(Script([one, two], gate=asyncio.Semaphore(1)))
+    house.second.play(Script([two]))
+    answer = asyncio.create_task(house.complete())
+    await house.first.scheduler.script.sent.wait()
     await house.first.server.stop(0)
-    assert await house.client.purge() == 7
-    assert house.second.scheduler.purged == [""]
+    found = await answer
+    assert found.token_ids == (*one, *two)
+    assert house.second.scheduler.script.request.output_so_far in ((), one)
+
+
+async def test_that_the_replica_changed_is_not_forgotten_with_the_scheduler(house, ids):
+    one, two, three = ids("one"), ids("two"), ids("three")
+    begun, last = Script([one], end=LOST), Script([three], numerics_id="of another")
+    house.first.scheduler.script_for = lambda asked: last if asked.output_so_far else begun
+    house.second.play(Script([two], end=LOST, numerics_id="of another"))
+    found = await house.complete()
+    assert last.request.numerics_id == "of another"
+    assert found.token_ids == (*one, *two, *three)
+    assert found.final.changed_replica
+    assert found.final.counters.reopens == 2

@@ -5,6 +5,7 @@ from contextlib import aclosing
 
 import pytest
 
+from gateway import conversation
 from outrider.client import Chat, ChatMessage, Delta, DraftSource, Final, FinishReason, PromptIds, Speculation
 from outrider.rpc import errors
 from outrider.sampling.acceptance import TokenLogprobs
@@ -316,7 +317,10 @@ async def test_what_the_scheduler_refuses_reaches_the_client_as_it_was_said(back
     )
 
 
-async def test_a_scheduler_that_is_lost_in_the_middle_is_a_retryable_failure(backend, client, ids):
+async def test_a_scheduler_that_is_lost_in_the_middle_is_a_retryable_failure(
+    backend, client, ids, monkeypatch
+):
+    monkeypatch.setattr(conversation, "REOPEN_S", 0.5)
     backend.play(Script([ids("one")], end=None))
     texts, error = await texts_until_error(client, errors.Unavailable, lambda: backend.server.stop(0))
     assert texts == ["one"]

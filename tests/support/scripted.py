@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -33,9 +33,12 @@ class Script:
     """None: the stream stays open until it is cancelled or finished."""
     refusal: OutriderError | None = None
     """Raised in place of Started."""
+    finish_refusal: OutriderError | None = None
+    """Raised by Finish."""
     gate: asyncio.Semaphore | None = None
     """Each round waits for one permit."""
     draft_status: str = ""
+    numerics_id: str = "numerics"
 
     request: scheduler.GenerateRequest | None = None
     metadata: dict[str, str] = field(default_factory=dict)
@@ -69,6 +72,8 @@ class ScriptedScheduler(scheduler_pb2_grpc.SchedulerServiceServicer):
 
     def __init__(self) -> None:
         self.script = Script()
+        self.script_for: Callable[[scheduler.GenerateRequest], Script] = lambda _: self.script
+        """Which script answers a request; always `script` unless a test knows better."""
         self.state = SchedulerState()
         self.purged: list[str] = []
 
@@ -77,8 +82,9 @@ class ScriptedScheduler(scheduler_pb2_grpc.SchedulerServiceServicer):
         return scheduler.encode_purged(7)
 
     async def Generate(self, request: Any, context: Any) -> AsyncIterator[Any]:
-        script = self.script
-        script.request = scheduler.decode_generate(request)
+        asked = scheduler.decode_generate(request)
+        script = self.script_for(asked)
+        script.request = asked
         script.metadata = dict(context.invocation_metadata())
         try:
             async for event in self._play(script):
@@ -88,9 +94,9 @@ class ScriptedScheduler(scheduler_pb2_grpc.SchedulerServiceServicer):
             raise
 
     async def _play(self, script: Script) -> AsyncIterator[scheduler.GenerateEvent]:
-        if script.refusal:
-            raise script.refusal
-        yield scheduler.Started(SESSION, "numerics", Exactness.BITWISE)
+        if refusal := script.refusal:
+            raise refusal
+        yield scheduler.Started(SESSION, script.numerics_id, Exactness.BITWISE)
         for index, tokens in enumerate(script.rounds):
             if script.gate:
                 await script.gate.acquire()
@@ -113,6 +119,8 @@ class ScriptedScheduler(scheduler_pb2_grpc.SchedulerServiceServicer):
     async def Finish(self, request: Any, context: Any) -> Any:
         self.script.finishes.append(scheduler.decode_finish(request))
         self.script.finished.set()
+        if self.script.finish_refusal:
+            raise self.script.finish_refusal
         return scheduler.encode_finish_response(self.script.finished_early())
 
     async def Describe(self, request: Any, context: Any) -> Any:

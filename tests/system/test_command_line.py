@@ -46,6 +46,7 @@ KEYS = [
     "missed_proposals",
     "drafted_by_position",
     "accepted_by_position",
+    "by_source",
     "costs",
     "numerics_id",
     "trace_id",
@@ -158,11 +159,57 @@ def test_a_person_sees_the_text_and_then_the_summary(up: Up):
     assert result.returncode == 0
     document = generate(up, PROMPT, "--seed", "3")
     assert result.stdout == document["text"] + "\n"
-    first, second, third = result.stderr.splitlines()
+    first, second, sources, last = result.stderr.splitlines()
     assert first.startswith(f"{document['prompt_tokens']} + 48 tokens · first after ")
     assert first.endswith(" tokens/s · finished by length · seed 3")
     assert "accepted (" in second
-    assert third.startswith(f"numerics {document['numerics_id']} (bitwise)")
+    assert all(" of " in part for part in sources.split(" · "))
+    assert last.startswith(f"numerics {document['numerics_id']} (bitwise)")
+
+
+def test_a_warmed_prompt_is_answered_from_its_draft_and_alike_and_purged(up: Up, tmp_path: Path):
+    """Prompts that nobody else here asks."""
+    prompt, flags = "def warmed(n):", ("--temperature", "0", "--source", "candidate_cache")
+    cold = generate(up, prompt, *flags, "--no-store")
+    assert cold["drafted"] == 0
+    file = tmp_path / "prompts.jsonl"
+    file.write_text(json.dumps({"prompt": prompt}) + "\n")
+    common = ("--server", up.gateway)
+    warmed = outrider("warm", str(file), *common, "--max-tokens", "48")
+    assert (warmed.returncode, warmed.stderr) == (0, "")
+    assert warmed.stdout.startswith("1 of 1 prompts answered, 1 answers of ")
+    warm = generate(up, prompt, *flags)
+    assert warm["token_ids"] == cold["token_ids"]
+    assert warm["rounds"] < cold["rounds"]
+    assert warm["by_source"] == [
+        {"source": "candidate_cache", "drafted": warm["drafted"], "accepted": warm["accepted"]}
+    ]
+    purged = outrider("purge", *common)
+    assert purged.returncode == 0
+    assert int(purged.stdout.split()[0]) > 0
+    assert outrider("purge", *common).stdout == "0 entries removed\n"
+    assert generate(up, prompt, *flags, "--no-store")["token_ids"] == cold["token_ids"]
+
+
+def test_top_shows_what_was_drafted(up: Up):
+    generate(up, PROMPT, "--seed", "3", "--k", "4", "--source", "model")
+    scheduler = ("--scheduler", up.address("scheduler"), "--once")
+    result = outrider("top", *scheduler)
+    assert (result.returncode, result.stderr) == (0, "")
+    for part in (
+        "validator ",
+        "draft ",
+        " ready · ",
+        " pages",
+        "by depth",
+        "alerts 0 of ",
+        "store memory well",
+    ):
+        assert part in result.stdout, part
+    (found,) = json.loads(outrider("top", *scheduler, "--json").stdout)["schedulers"]
+    drafted = {each["source"]: each["drafted"] for each in found["state"]["control"]["sources"]}
+    assert drafted["model"] > 0
+    assert sum(found["state"]["control"]["rounds_by_k"]) > 0
 
 
 def test_ctrl_c_ends_the_answer_and_frees_its_session(up: Up):

@@ -77,10 +77,10 @@ class Sources:
         for source in self._all:
             source.observe(committed)
 
-    def finished(self) -> None:
-        """The answer has come to its own end: what is worth keeping of it may be kept."""
+    def finished(self, num_output: int) -> None:
+        """The answer has come to its end, behind so many output tokens: what is worth keeping may be kept."""
         for lookup in self._lookups:
-            lookup.finished()
+            lookup.finished(num_output)
 
     def close(self) -> None:
         """Free what they hold: an ended session is remembered for a while, and its index is large."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_left
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -14,6 +15,8 @@ from services.scheduler.sources.source import Ask, SessionFacts
 SHORTEST = 3
 """Tokens that must agree for the text to be found again in the old answer."""
 LONGEST = 32
+MAX_PLACES = 64
+"""Places that are compared: bounds the time for an old answer that repeats one short run for ever."""
 ALIKE_LENGTH = 6
 """What the beginning of an answer counts for, when only a prompt much like this one was given it."""
 
@@ -56,10 +59,11 @@ class CandidateSource:
         if self._old is not None:
             self._old.follow(committed)
 
-    def finished(self) -> None:
+    def finished(self, num_output: int) -> None:
         """Keep the answer for the next time."""
         prompt = self._facts.request.prompt
-        self._cache.remember(self._namespace, prompt, self._facts.tokens[len(prompt) :])
+        answer = self._facts.tokens[len(prompt) : len(prompt) + num_output]
+        self._cache.remember(self._namespace, prompt, answer)
 
     def close(self) -> None:
         if self._finding is not None:
@@ -85,10 +89,8 @@ class OldAnswer:
         # The index that is expected next; None: lost.
         self._place: int | None = 0
         self.match_length = LONGEST if candidate.exact else ALIKE_LENGTH
-        # Run of `SHORTEST` tokens -> the indices behind it.
-        self._places: dict[tuple[int, ...], list[int]] = {}
-        for end in range(SHORTEST, len(self._answer)):
-            self._places.setdefault(self._answer[end - SHORTEST : end], []).append(end)
+        # Run of `SHORTEST` tokens -> the indices behind it, ascending; made when the place is first lost.
+        self._places: dict[tuple[int, ...], list[int]] | None = None
 
     def next_tokens(self, k: int) -> tuple[int, ...]:
         """What comes next if the new answer goes on like the old one."""
@@ -104,13 +106,25 @@ class OldAnswer:
             self._place = place + len(committed)
             self.match_length = min(LONGEST, self.match_length + len(committed))
             return
-        self._find(self._place if self._place is not None else len(self._new))
+        self._find(place + len(committed) if place is not None else len(self._new))
 
     def _find(self, near: int) -> None:
-        """The place with the longest agreement, of equal ones the nearest to where it was."""
-        places = self._places.get(tuple(self._new[-SHORTEST:]), ())
-        self._place = max(places, key=lambda at: (self._agreement(at), -abs(at - near)), default=None)
+        """The place with the longest agreement, of equal ones the nearest to where it should be."""
+        places = self._places_of(tuple(self._new[-SHORTEST:]))
+        first = max(0, bisect_left(places, near) - MAX_PLACES // 2)
+        self._place = max(
+            places[first : first + MAX_PLACES],
+            key=lambda at: (self._agreement(at), -abs(at - near)),
+            default=None,
+        )
         self.match_length = self._agreement(self._place) if self._place is not None else 0
+
+    def _places_of(self, run: tuple[int, ...]) -> Sequence[int]:
+        if self._places is None:
+            self._places = {}
+            for end in range(SHORTEST, len(self._answer)):
+                self._places.setdefault(self._answer[end - SHORTEST : end], []).append(end)
+        return self._places.get(run, ())
 
     def _agreement(self, place: int) -> int:
         limit = min(LONGEST, place, len(self._new))

@@ -41,7 +41,7 @@ class NgramSource:
     def observe(self, committed: Sequence[int]) -> None:
         self._index.update()
 
-    def finished(self) -> None:
+    def finished(self, num_output: int) -> None:
         """Nothing of it is kept."""
 
     def close(self) -> None:

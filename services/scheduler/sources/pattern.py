@@ -40,7 +40,7 @@ class PatternSource:
     def observe(self, committed: Sequence[int]) -> None:
         self._teach(len(self._facts.tokens) - CONTINUED)
 
-    def finished(self) -> None:
+    def finished(self, num_output: int) -> None:
         """Nothing more than at any other end."""
 
     def close(self) -> None:

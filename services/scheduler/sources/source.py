@@ -88,6 +88,6 @@ class Lookup(Source, Protocol):
         """Tokens of the text that agree with what was looked up, before the last proposal."""
         ...
 
-    def finished(self) -> None:
-        """The answer has come to its own end."""
+    def finished(self, num_output: int) -> None:
+        """The answer has come to its end, behind so many output tokens."""
         ...

@@ -1,6 +1,8 @@
 """A running gateway, and a stand-in for a service, which is started as the real ones are."""
 
+import asyncio
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -44,6 +46,27 @@ def child(tmp_path, monkeypatch):
 
 def stub_plan(name: str, mode: str = "") -> ChildPlan:
     return ChildPlan(name, "outrider_stub", 4711, (f"--mode={mode}",))
+
+
+async def start_command(*arguments: str, **environment: str) -> asyncio.subprocess.Process:
+    """`outrider` as a process, beside what this event loop serves."""
+    return await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "outrider.cli.main",
+        *arguments,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env={**os.environ, **environment},
+    )
+
+
+async def run_command(*arguments: str, **environment: str) -> tuple[int | None, str, str]:
+    """Exit code, standard output and standard error of a command that ends by itself."""
+    process = await start_command(*arguments, **environment)
+    out, error = await process.communicate()
+    return process.returncode, out.decode(), error.decode()
 
 
 def runs(pid: int) -> bool:

@@ -36,6 +36,7 @@ KEYS = [
     "missed_proposals",
     "drafted_by_position",
     "accepted_by_position",
+    "by_source",
     "costs",
     "numerics_id",
     "trace_id",
@@ -112,6 +113,7 @@ async def test_json_has_exactly_the_promised_keys(backend, address, ids):
         "missed_proposals": 0,
         "drafted_by_position": [],
         "accepted_by_position": [],
+        "by_source": [],
         "costs": asdict(Costs()),
         "numerics_id": "numerics",
         "trace_id": "",
@@ -171,6 +173,18 @@ async def test_every_option_reaches_the_scheduler(backend, address, ids):
     )
 
 
+async def test_bounds_targets_and_what_concerns_the_store_reach_the_scheduler(backend, address, ids):
+    script = backend.play(Script([ids("one")]))
+    arguments = "--min-k 2 --max-k 5 --tpot-target-ms 30 --finish-target-ms 900 --workload poetry --no-store"
+    code, _, _ = await run(address, "one two", *arguments.split())
+    request = script.request
+    assert code == 0
+    assert request.speculation == Speculation(min_k=2, max_k=5, tpot_target_ms=30, finish_target_ms=900)
+    assert (request.store, request.workload) == (False, "poetry")
+    await run(address, "one two")
+    assert (script.request.store, script.request.workload) == (True, "prose")
+
+
 async def test_a_dash_reads_the_prompt_from_standard_input(backend, address, ids):
     script = backend.play(Script([ids("one")]))
     await run(address, "-", "--raw", stdin="one\n小さな".encode())
@@ -207,6 +221,9 @@ NOBODY = ["--server", "127.0.0.1:1"]
     [
         (["one"], "no gateway answers at 127.0.0.1:1"),
         (["one", "--k", "-1"], "k is -1; give 0 or more"),
+        (["one", "--min-k", "4", "--max-k", "3"], "min_k is 4, above max_k, 3; swap them"),
+        (["one", "--k", "4", "--max-k", "3"], "max_k bounds a k that is chosen for each round, and k is 4"),
+        (["one", "--tpot-target-ms", "0"], "tpot_target_ms is 0; give 1 or more"),
         (["one", "--w", "0"], "w is 0; give 1 or more"),
         (["one", "--seed", "-1"], "seed is -1; give 0 or more"),
         (["one", "--top-p", "0"], "top_p is 0.0; give a number above 0"),
@@ -227,7 +244,7 @@ def test_an_error_is_one_line(arguments, message):
         ([], "prompt"),
         ([""], "error: the prompt is empty; give some text\n"),
         (["-"], "error: standard input is empty; give some text\n"),
-        (["one", "--source", "oracle"], "'oracle' is not one of 'none', 'ngram', 'model'"),
+        (["one", "--source", "oracle"], "'oracle' is not one of 'none', 'ngram', 'model', 'pattern_cache'"),
         (["one", "--k", "many"], "--k"),
         (["one", "--raw", "--system", "x"], "a raw prompt has no system message"),
         (["one", "--nonsense"], "--nonsense"),

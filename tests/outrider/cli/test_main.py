@@ -14,10 +14,10 @@ def test_version_names_program_and_protocol(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "command", [["up"], ["generate"], ["models", "list"], ["models", "fetch"], ["version"]]
+    "command", ["up", "generate", "models list", "models fetch", "top", "warm", "purge", "version"]
 )
 def test_every_command_explains_itself(command):
-    result = CliRunner().invoke(app, [*command, "--help"])
+    result = CliRunner().invoke(app, [*command.split(), "--help"])
     assert result.exit_code == 0
     assert "Usage:" in result.stdout
     assert len(result.stdout.splitlines()) > 5

@@ -1,19 +1,16 @@
-import socket
 from dataclasses import replace
 
 import pytest
 
 from outrider import models
 from outrider.cli.plan import (
+    Devices,
     Numbers,
     Pair,
     PlanError,
-    metrics_ports_of,
     num_processes,
     pair_of,
     plan,
-    ports_of,
-    with_metrics,
 )
 
 PAIR = Pair("target", "T", "draft", "D")
@@ -108,6 +105,47 @@ def test_a_draft_on_the_same_cores_reads_the_prompt_after_the_target(monkeypatch
     assert "OUTRIDER_DRAFT_OPENS" not in environment()
 
 
+@pytest.mark.parametrize(
+    ("variable", "target", "draft", "effective"),
+    [
+        (None, None, None, (None, None)),
+        ("cuda:0", None, None, (None, None)),
+        (None, "cuda:0", None, ("cuda:0", "cuda:0")),
+        ("cuda:0", None, "cpu", (None, "cpu")),
+        (None, "cuda:0", "cuda:1", ("cuda:0", "cuda:1")),
+    ],
+)
+def test_c65_the_drafts_device_is_a_setting_of_its_own(monkeypatch, variable, target, draft, effective):
+    monkeypatch.delenv("OUTRIDER_DEVICE", raising=False)
+    if variable:
+        monkeypatch.setenv("OUTRIDER_DEVICE", variable)
+    children = plan(PAIR, [1, 2, 3, 4], dtype=None, devices=Devices(target, draft))
+    given = {
+        child.name: [each.partition("=")[2] for each in child.arguments if each.startswith("--device=")]
+        for child in children
+    }
+    assert given == {
+        "validator": [effective[0]] if effective[0] else [],
+        "draft": [effective[1]] if effective[1] else [],
+        "scheduler": [],
+        "gateway": [],
+    }
+
+
+def test_what_suits_the_cpu_is_chosen_where_the_model_is_on_it(monkeypatch):
+    def chosen(target, draft):
+        *_, drafting, scheduler, _ = plan(PAIR, [1, 2, 3, 4], dtype=None, devices=Devices(target, draft))
+        return "--dtype=int4" in drafting.arguments, "OUTRIDER_DRAFT_OPENS" in scheduler.environment
+
+    for name in ("OUTRIDER_DEVICE", "OUTRIDER_DTYPE"):
+        monkeypatch.delenv(name, raising=False)
+    assert chosen(None, None) == (True, True)
+    # A draft on the CPU beside a target on a GPU has the cores to itself.
+    assert chosen("cuda:0", "cpu") == (True, False)
+    assert chosen("cuda:0", "cuda:1") == (False, False)
+    assert chosen("cpu", "cuda:0") == (False, False)
+
+
 def test_without_a_draft_there_is_no_draft_process():
     pair = replace(PAIR, target_name="", draft=None)
     assert num_processes(pair, Numbers(validators=2)) == 4
@@ -151,66 +189,3 @@ def test_the_flags_are_those_that_the_processes_read():
                 names = {f"OUTRIDER_{name.upper()}" for name in type(settings).model_fields}
                 assert names >= child.environment.keys()
                 assert len(settings.drafts) == (pair.draft is not None)
-
-
-def test_automatic_ports_are_free_and_different():
-    ports = ports_of("auto", 6)
-    assert len(set(ports)) == 6
-    for port in ports:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", port))
-
-
-def test_a_row_of_ports_stops_at_one_in_use():
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        with pytest.raises(PlanError, match=rf"cannot use 127.0.0.1:{port}: .*choose --ports auto"):
-            ports_of(str(port), 1)
-
-
-def test_the_default_metrics_ports_are_those_of_the_services(monkeypatch):
-    monkeypatch.setattr("outrider.cli.plan._check_free", lambda *_: None)
-    ports = list(range(50050, 50055))
-    children = with_metrics(
-        plan(PAIR, ports, Numbers(validators=2), dtype=None),
-        ports,
-        metrics_ports_of("default", ports),
-    )
-    assert {child.name: child.metrics_port for child in children} == {
-        "gateway": 9464,
-        "scheduler": 9465,
-        "validator-1": 9466,
-        "draft": 9467,
-        "validator-2": 9468,
-    }
-    assert children[0].metrics_address == "127.0.0.1:9466"
-
-
-def test_metrics_can_be_off():
-    ports = ports_of("auto", 4)
-    children = with_metrics(
-        plan(PAIR, ports, Numbers(validators=1), dtype=None), ports, metrics_ports_of("off", ports)
-    )
-    assert {child.metrics_address for child in children} == {""}
-
-
-def test_automatic_metrics_ports_are_not_those_of_the_processes():
-    ports = ports_of("auto", 20)
-    scraped = metrics_ports_of("auto", ports)
-    assert len({*ports, *scraped}) == 40
-
-
-def test_a_port_can_not_be_both():
-    first = ports_of("auto", 1)[0]
-    with pytest.raises(PlanError, match=rf"both want port {first}; choose --metrics-ports auto"):
-        metrics_ports_of(str(first), [first])
-
-
-def test_a_metrics_port_in_use_names_its_own_flag():
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        with pytest.raises(PlanError, match="choose --metrics-ports auto"):
-            metrics_ports_of(str(taken.getsockname()[1]), [1])

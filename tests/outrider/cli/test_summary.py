@@ -1,6 +1,8 @@
+from dataclasses import replace
+
 from outrider.cli.generate import _cleaner, _next_pace
 from outrider.cli.summary import as_text
-from outrider.client import Counters, Exactness, Final, FinishReason
+from outrider.client import Counters, DraftSource, Exactness, Final, FinishReason, SourceCounters
 
 FINAL = Final(
     finish_reason=FinishReason.LENGTH,
@@ -30,6 +32,13 @@ def test_the_summary_has_what_there_is_and_nothing_else():
     assert "4 rounds · 16 drafted · 4 accepted (25.0%) · tau 2.00 · 1 reopens" in text
     assert "numerics abc (near_tie)" in text
     assert not any(word in text for word in ("trace", "draft absent", "replica", "tokens/s"))
+
+
+def test_the_summary_tells_acceptance_by_source():
+    parts = (SourceCounters(DraftSource.MODEL, 12, 3), SourceCounters(DraftSource.CANDIDATE_CACHE, 4, 1))
+    counters = replace(FINAL.counters, by_source=parts)
+    lines = as_text(replace(FINAL, counters=counters), None).splitlines()
+    assert "model 3 of 12 (25.0%) · candidate_cache 1 of 4 (25.0%)" in lines
 
 
 def test_control_characters_are_shown_and_not_obeyed_on_a_terminal():

@@ -33,8 +33,8 @@ def bound():
     ("arguments", "message"),
     [
         (
-            ["--models", "a,b,c"],
-            "--models is 'a,b,c'; give one of smollm2, qwen-coder, or TARGET, or TARGET,DRAFT",
+            ["--models", "a,b,b"],
+            "--models is 'a,b,b'; give one of smollm2, qwen-coder, or TARGET, or TARGET,DRAFT",
         ),
         (["--models", ""], "--models is ''"),
         (["--models", "x", "--ports", "some"], "--ports is 'some'; give default, auto, or the first port"),

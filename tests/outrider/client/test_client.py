@@ -22,6 +22,11 @@ from tests.support.scripted import Script
         ({"speculation": Speculation(w=0)}, "w"),
         ({"speculation": Speculation(min_confidence=1.5)}, "min_confidence"),
         ({"speculation": Speculation(min_confidence=float("nan"))}, "min_confidence"),
+        ({"speculation": Speculation(min_k=-1)}, "min_k"),
+        ({"speculation": Speculation(min_k=3, max_k=2)}, "min_k"),
+        ({"speculation": Speculation(max_k=2**32)}, "max_k"),
+        ({"speculation": Speculation(tpot_target_ms=0)}, "tpot_target_ms"),
+        ({"speculation": Speculation(finish_target_ms=-1)}, "finish_target_ms"),
         ({"seed": -1}, "seed"),
         ({"seed": 2**64}, "seed"),
         ({"choice": -1}, "choice"),
@@ -32,6 +37,14 @@ async def test_what_no_message_can_hold_is_refused_before_it_is_sent(options, fi
         with pytest.raises(errors.InvalidArgument, match=f"^{field} is ") as caught:
             await client.complete("one", **options)
     assert caught.value.field == field
+
+
+@pytest.mark.parametrize("bound", ["min_k", "max_k"])
+async def test_a_bound_beside_a_fixed_k_is_refused(bound):
+    async with OutriderClient("127.0.0.1:1") as client:
+        with pytest.raises(errors.InvalidArgument, match=f"^{bound} bounds a k .* and k is 4") as caught:
+            await client.complete("one", speculation=Speculation(k=4, **{bound: 2}))
+    assert caught.value.field == bound
 
 
 @pytest.mark.parametrize(
@@ -52,6 +65,24 @@ async def test_a_gateway_that_is_not_there_is_named():
             await client.complete("one")
         with pytest.raises(errors.Unavailable, match=f"no gateway answers at {address}"):
             await client.list_models()
+        with pytest.raises(errors.Unavailable, match=f"no gateway answers at {address}"):
+            await client.purge()
+
+
+async def test_all_wishes_of_a_request_reach_the_scheduler(backend, ids):
+    script = backend.play(Script([ids("one")]))
+    wished = Speculation(min_k=2, max_k=5, tpot_target_ms=30, finish_target_ms=900)
+    async with running_gateway(backend) as address, OutriderClient(address) as client:
+        await client.complete("one", speculation=wished, store=False, workload="poetry", cache_salt="pepper")
+    assert script.request.speculation == wished
+    assert (script.request.store, script.request.workload) == (False, "poetry")
+    assert script.request.cache_salt == "pepper"
+
+
+async def test_purge_gives_the_number_of_entries(backend):
+    async with running_gateway(backend) as address, OutriderClient(address) as client:
+        assert await client.purge() == 7
+    assert backend.scheduler.purged == [""]
 
 
 async def test_a_closed_client_connects_again(backend, ids):

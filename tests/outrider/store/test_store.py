@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from outrider.store import BadStoreUrl, Candidate, Continuation, Namespace, open_store
-from outrider.store.backend import Count, Put
+from outrider.store import BadStoreUrl, Candidate, Continuation, Namespace, check_url, open_store
+from outrider.store.backend import MAX_FIELDS, Count, Drop, Put
 from outrider.store.candidates import _answer_key, _digest
-from outrider.store.memory import MemoryBackend
+from outrider.store.memory import ENTRY_BYTES, FIELD_BYTES, MemoryBackend
 from outrider.store.patterns import MAX_CONTINUATIONS, _key
 from tests.outrider.store.conftest import HERE
 
@@ -188,8 +191,11 @@ async def test_what_is_old_is_forgotten():
     assert place.num_entries == 0
 
 
+ROOM = 100 * (ENTRY_BYTES + 1)
+
+
 async def test_memory_is_bounded_and_keeps_what_is_read():
-    place, dear = MemoryBackend(max_entries=100), f"{HERE.prefix}:dear"
+    place, dear = MemoryBackend(max_bytes=ROOM), f"{HERE.prefix}:dear"
     await place.apply([Put(dear, b"v", 60)])
     for number in range(1000):
         await place.values([dear])
@@ -198,8 +204,46 @@ async def test_memory_is_bounded_and_keeps_what_is_read():
     assert await place.values([dear]) == [b"v"]
 
 
+@given(
+    st.lists(
+        st.one_of(
+            st.builds(Put, st.sampled_from("abcdef"), st.binary(max_size=2000), st.just(60)),
+            st.builds(Count, st.sampled_from("abcdef"), st.binary(max_size=9), st.just(1), st.just(60)),
+            st.builds(Drop, st.sampled_from("abcdef"), st.tuples(st.binary(max_size=1))),
+        ),
+        max_size=60,
+    )
+)
+def test_memory_keeps_its_books(writes):
+    asyncio.run(_keeps_its_books(writes))
+
+
+async def _keeps_its_books(writes):
+    place = MemoryBackend(max_bytes=4000)
+    for write in writes:
+        await place.apply([write])
+        entries = [entry for share in place._shares.values() for entry in share.entries.values()]
+        assert place.num_bytes == sum(entry.num_bytes for entry in entries) <= 4000
+        for entry in entries:
+            values = (
+                [FIELD_BYTES + len(each) for each in entry.value]
+                if isinstance(entry.value, dict)
+                else [len(entry.value)]
+            )
+            assert entry.num_bytes == ENTRY_BYTES + sum(values)
+
+
+async def test_a_key_has_so_many_fields_and_keeps_the_most_frequent():
+    place = MemoryBackend()
+    await place.apply([Count("key", b"dear", 5, 60)])
+    await place.apply([Count("key", bytes([number]), 1, 60) for number in range(200)])
+    (counts,) = await place.counts(["key"])
+    assert len(counts) == MAX_FIELDS
+    assert counts[b"dear"] == 5
+
+
 async def test_c70_a_tenants_traffic_displaces_its_own_entries():
-    place = MemoryBackend(max_entries=100)
+    place = MemoryBackend(max_bytes=ROOM)
     quiet = [f"{Namespace('t', 'm', tenant='quiet').prefix}:p:{number}" for number in range(30)]
     await place.apply([Put(key, b"v", 60) for key in quiet])
     loud = Namespace("t", "m", tenant="loud").prefix
@@ -207,6 +251,10 @@ async def test_c70_a_tenants_traffic_displaces_its_own_entries():
         await place.apply([Put(f"{loud}:p:{number}", b"v", 60)])
     assert await place.values(quiet) == [b"v"] * 30
     assert place.num_entries == 100
+    # And who comes late finds room.
+    late = [f"{Namespace('t', 'm', tenant='late').prefix}:p:{number}" for number in range(20)]
+    await place.apply([Put(key, b"v", 60) for key in late])
+    assert await place.values([*late, *quiet]) == [b"v"] * 50
 
 
 @pytest.mark.parametrize(
@@ -218,6 +266,16 @@ def test_a_url_that_is_none_is_refused_without_its_password(url):
     assert "geheim" not in str(refused.value)
 
 
-async def test_an_empty_url_is_this_process():
-    async with open_store("") as store:
+@pytest.mark.parametrize(
+    "query", ["nothing=geheim", "socket_timeout=geheim", "ssl_cert_reqs=geheim", "password=geheim&nothing=1"]
+)
+def test_an_option_that_there_is_not_is_refused_before_it_is_needed(query):
+    with pytest.raises(BadStoreUrl, match="no URL of Redis") as refused:
+        check_url(f"rediss://user:geheim@host/0?{query}")
+    assert "geheim" not in str(refused.value)
+
+
+@pytest.mark.parametrize("url", ["", "memory://"])
+async def test_no_server_is_this_process(url):
+    async with open_store(url) as store:
         assert store.state.kind == "memory"

@@ -78,9 +78,12 @@ async def test_a_finished_answer_is_there_for_the_next_session(facts, store):
     source.close()
     await store.flush()
     assert await store.candidates.find(HERE, PROMPT) is None  # it had not come to its end
-    source.finished()
+    source.finished(len(ANSWER))
     await store.flush()
     assert await store.candidates.find(HERE, PROMPT) == Candidate(ANSWER, exact=True)
+    source.finished(5)  # a stop string ended it there
+    await store.flush()
+    assert await store.candidates.find(HERE, PROMPT) == Candidate(ANSWER[:5], exact=True)
 
 
 async def test_closed_before_its_lookup_it_leaves_nothing_behind(facts):
