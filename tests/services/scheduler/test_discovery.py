@@ -15,7 +15,7 @@ from tests.support.waiting import until
 class Names:
     """A name service that says what the test wants."""
 
-    def __init__(self, **records: list[str]) -> None:
+    def __init__(self, **records: list[str] | Exception) -> None:
         self.records = records
         self.asked: list[tuple[str, int]] = []
 
