@@ -66,11 +66,12 @@ def replay_(
     path: Annotated[Path, typer.Argument(help="A file of `record`.")],
     requests: Annotated[int, typer.Option(help="Of each load.")] = 60,
     seeds: Annotated[int, typer.Option(help="Runs of each load.")] = 3,
+    ask_ms: Annotated[float, typer.Option(help="Way to the draft and back; 20 is a slow network.")] = 3.0,
     picture: Annotated[Path | None, typer.Option(help="PNG to draw.")] = None,
     output: Annotated[Path | None, typer.Option(help="JSON to write.")] = None,
 ) -> None:
     """Serve the traces at loads from a tenth to twice the saturation of plain decoding, with every policy."""
-    traces, costs = read(path), Costs()
+    traces, costs = read(path), Costs(ask_s=ask_ms / 1000)
     saturated = replay(traces, POLICIES["k=0"], 1e6, requests, costs)
     mean_tokens = sum(len(trace.output) for trace in traces) / len(traces)
     rate = saturated.throughput / mean_tokens
