@@ -17,8 +17,10 @@ _THINGS = (
     r"(?:function|method|class|script|program|code|handler|query|regex|regular expression|unit tests?"
     r"|algorithm|decorator|snippet|module|macro)"
 )
-_FENCE = re.compile(r"^\s*```(?!\s*json\b)\S*\s*$", re.MULTILINE | re.IGNORECASE)
-# A thing in a language, or something to be done to a thing: "write a poem on the function of" is neither.
+# Blanks within a line. It is possessive, as is what else repeats at the start of a line below; so a match
+# fails at once: a prompt of blank lines or brackets takes no longer than another.
+_GAP = r"[^\S\n]*+"
+_FENCE = re.compile(rf"^{_GAP}```(?!{_GAP}json\b)\S*+{_GAP}$", re.MULTILINE | re.IGNORECASE)
 # A thing in a language, or something to be done to a thing: "write a poem on the function of" is neither.
 _ASKS_FOR_CODE = re.compile(
     rf"\b{_LANGUAGES}(?!\w)[^.\n]{{0,40}}\b{_THINGS}\b"
@@ -28,10 +30,12 @@ _ASKS_FOR_CODE = re.compile(
     rf"|\bin\s(?:Go|Rust|C|R|Ruby|{_LANGUAGES})(?![\w ])"
 )
 _CODE_LINE = re.compile(
-    r"^\s*(?:(?:async\s+)?def\s+\w+\s*\(|class\s+\w+\s*[:({]|(?:pub(?:lic)?|private|static|fn|func|function)\s+\w+"
-    r"|(?:const|let|var)\s+\w+\s*[:=]|import\s+[\w.{*\"']+|from\s+[\w.]+\s+import\b|#include\b|package\s+[\w.]+;?$"
-    r"|(?:if|for|while|elif|switch|catch)\b.*[:{]\s*$|(?:else|try|finally)\s*[:{]|return\b.*[;()\[\]]"
-    r"|[\w.\[\]]+\s*[-+*/]?=\s*\S|(?i:SELECT)\b.*\b(?i:FROM)\b|@\w+[\w.]*(?:\(.*)?$|//|[})\]]+[;,)]*$|.*[;{]\s*$)",
+    rf"^{_GAP}(?:(?:async\s+)?def\s+\w+{_GAP}\(|class\s+\w+{_GAP}[:({{]"
+    r"|(?:pub(?:lic)?|private|static|fn|func|function)\s+\w+|(?:const|let|var)\s+\w+\s*[:=]"
+    r"|import\s+[\w.{*\"']+|from\s+[\w.]+\s+import\b|#include\b|package\s+[\w.]+;?$"
+    rf"|(?:if|for|while|elif|switch|catch)\b.*[:{{]{_GAP}$|(?:else|try|finally){_GAP}[:{{]|return\b.*[;()\[\]]"
+    rf"|[\w.\[\]]++{_GAP}[-+*/]?={_GAP}\S|(?i:SELECT)\b.*\b(?i:FROM)\b|@\w[\w.]*+(?:\(.*)?$|//"
+    rf"|[}})\]]++[;,)]*+$|.*[;{{]{_GAP}$)",
     re.MULTILINE,
 )
 # Not the lower case of code, such as `import json`.

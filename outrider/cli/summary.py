@@ -45,7 +45,8 @@ def as_text(final: Final, pace: Pace | None) -> str:
         f"tau {counters.tau:.2f}",
         f"{counters.reopens} reopens",
     ]
-    sources = [_by_source(each) for each in counters.by_source]
+    drafted = [each for each in counters.by_source if each.drafted]
+    sources = [_by_source(each) for each in drafted] if len(drafted) > 1 else []
     third = [f"numerics {final.numerics_id} ({final.exactness.name.lower()})"]
     if final.changed_replica:
         third.append("the replica changed")
@@ -92,8 +93,8 @@ def as_json(completion: Completion, *, with_logprobs: bool) -> dict[str, Any]:
 
 
 def _by_source(counted: SourceCounters) -> str:
-    share = f" ({counted.accepted / counted.drafted:.1%})" if counted.drafted else ""
-    return f"{counted.source.name.lower()} {counted.accepted} of {counted.drafted}{share}"
+    share = counted.accepted / counted.drafted
+    return f"{counted.source.name.lower()} {counted.accepted} of {counted.drafted} ({share:.1%})"
 
 
 def _entry(token_id: int, entry: TokenLogprobs) -> dict[str, Any]:

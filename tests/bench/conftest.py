@@ -129,6 +129,7 @@ def document():
                 "sampling_share": spread(0.03),
             },
             "memory": {"beyond_bytes": 200_000_000, "peak_beyond_bytes": 350_000_000},
+            "stored": {"summary": {"again / plain": {"median": 5.5, "low": 4.7, "high": 7.3, "num": 12}}},
             "concurrency": _concurrency(),
             "arrivals": {
                 "models": "smollm2",

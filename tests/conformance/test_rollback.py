@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from outrider.client import Delta, PromptIds, Speculation
+from outrider.client import Delta, DraftSource, PromptIds, Speculation
 from outrider.sampling.sampler import TokenSampler
 from tests.support.calls import load_of
 from tests.support.deployment import until
@@ -94,7 +94,11 @@ async def test_c49_c52_behind_rejections_the_draft_proposes_what_it_would_afresh
         done += wanted[-1]
     assert 1 == min(wanted[1:]) < max(wanted), "nothing is rejected, or nothing accepted"
     events = house.real.generate(
-        PromptIds(asked.prompt), sampling=asked.sampling, seed=asked.seed, speculation=Speculation(k=k)
+        PromptIds(asked.prompt),
+        sampling=asked.sampling,
+        seed=asked.seed,
+        speculation=Speculation(k=k, source=DraftSource.MODEL),
+        store=False,
     )
     deltas = [event async for event in events if isinstance(event, Delta)]
     assert [len(delta.token_ids) for delta in deltas if delta.token_ids] == wanted

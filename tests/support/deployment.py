@@ -8,7 +8,16 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 
-from outrider.client import Completion, Delta, Final, OutriderClient, Prompt, SamplingParameters, Speculation
+from outrider.client import (
+    Completion,
+    Delta,
+    DraftSource,
+    Final,
+    OutriderClient,
+    Prompt,
+    SamplingParameters,
+    Speculation,
+)
 from outrider.client.completion import collect
 from outrider.wire.state import WorkerState, WorkerStatus
 from tests.support.calls import load_of, state_of
@@ -45,7 +54,9 @@ class Answer:
             question.prompt,
             sampling=question.sampling,
             seed=question.seed,
-            speculation=Speculation(k=question.k),
+            speculation=Speculation(k=question.k, source=DraftSource.MODEL),
+            # The same is asked again and again: what the store remembers of it would leave nothing to drafts.
+            store=False,
         )
         self._task = asyncio.ensure_future(collect(self._noted()))
 

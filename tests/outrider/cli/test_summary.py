@@ -34,11 +34,13 @@ def test_the_summary_has_what_there_is_and_nothing_else():
     assert not any(word in text for word in ("trace", "draft absent", "replica", "tokens/s"))
 
 
-def test_the_summary_tells_acceptance_by_source():
+def test_the_summary_tells_acceptance_by_source_where_there_are_several():
     parts = (SourceCounters(DraftSource.MODEL, 12, 3), SourceCounters(DraftSource.CANDIDATE_CACHE, 4, 1))
     counters = replace(FINAL.counters, by_source=parts)
     lines = as_text(replace(FINAL, counters=counters), None).splitlines()
     assert "model 3 of 12 (25.0%) · candidate_cache 1 of 4 (25.0%)" in lines
+    alone = replace(counters, by_source=(parts[0], SourceCounters(DraftSource.NGRAM)))
+    assert "of 12" not in as_text(replace(FINAL, counters=alone), None)
 
 
 def test_control_characters_are_shown_and_not_obeyed_on_a_terminal():
