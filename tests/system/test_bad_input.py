@@ -282,7 +282,7 @@ STARTS = [
     BadStart("no log level", GATEWAY, "OUTRIDER_LOG_LEVEL", (("OUTRIDER_LOG_LEVEL", "loud"),)),
     BadStart("no exporter", GATEWAY, "OTEL_TRACES_EXPORTER", (("OTEL_TRACES_EXPORTER", "zipkin"),)),
     BadStart("up: unknown model", (*UP, "--models", "nope"), "'nope' is not a file, a folder", code=1),
-    BadStart("up: three models", (*UP, "--models", "a,b,c"), "TARGET,DRAFT", code=1),
+    BadStart("up: the same draft twice", (*UP, "--models", "a,b,b"), "each of them once", code=1),
     BadStart("up: port in use", (*UP, "--ports", "{port}"), "cannot use {address}", code=1),
     BadStart("up: no validator", (*UP, "--validators", "0"), "--validators"),
 ]
