@@ -132,6 +132,12 @@ class Drafting:
         if draft.num_lookup:
             with span.drafting(draft.source, draft.num_lookup, 1, self._meter.drafts):
                 pass  # it was at hand
+        if model is None and not found and self._plan.source is not None:
+            # The one source that may draft was asked, and has nothing.
+            with span.drafting(self._plan.source, most, self._plan.w, self._meter.drafts):
+                pass
+            span.drafted(most, self._plan.w, "")
+            return draft
         status = ""
         # A model that was wanted and is not there is asked, too: it says why.
         if model is not None and (choice.num_model or (not name and not choice.k)):
