@@ -58,6 +58,8 @@ class Control:
     def session(self, target: str, workload: str, plan: Plan, speculation: Speculation) -> SessionControl:
         """For a new session."""
         shared = self.shared(target)
+        # Labels come from requests: nothing may be kept for each of them without a bound.
+        workload = shared.label(workload)
         return SessionControl(
             self, shared, self._policy(plan, shared, workload), target, workload, plan, speculation
         )

@@ -8,12 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outrider.wire.generation import DraftSource
+from outrider.wire.generation import DraftSource, Speculation
+from services.scheduler.admission import plan_of
 from services.scheduler.control.adaptive import AdaptivePolicy
 from services.scheduler.control.bandit import BanditPolicy
 from services.scheduler.control.choice import Bounds, Choice, Judged, Offer, Outcome, Policy, View
+from services.scheduler.control.control import Control
 from services.scheduler.control.fixed import FixedPolicy
-from services.scheduler.control.shared import Shared
+from services.scheduler.control.shared import MAX_WORKLOADS, Shared
+from services.scheduler.settings import SchedulerSettings
 
 NGRAM = DraftSource.NGRAM
 ANY = Bounds(1, 16)
@@ -191,3 +194,16 @@ def test_no_world_breaks_a_policy(model, lookup, offered, least, most):
     for make in (lambda world: AdaptivePolicy(world.shared, ""), lambda _: BanditPolicy(0.5)):
         world = World(model=model, lookup=lookup, offered=offered)
         world.run(make(world), rounds=40, bounds=Bounds(min(least, most), most))
+
+
+def test_labels_of_requests_are_kept_up_to_a_bound():
+    settings = SchedulerSettings()
+    control = Control(settings)
+    for number in range(4 * MAX_WORKLOADS):
+        speculation = Speculation()
+        session = control.session("target", f"label {number}", plan_of(speculation, settings), speculation)
+        view, choice = session.choose(8, length=9, offers=[], draft="draft", num_behind=1, left=50)
+        session.applied(Outcome(view, choice, (), 0, 0, 4, 2, 3, 0.2, model_answered=True), 0.05)
+        session.close()
+        control.shared("target").note(f"label {number}", (DraftSource.MODEL, "draft"), 4, 4, 2)
+    assert len(control._served) <= MAX_WORKLOADS + 1
