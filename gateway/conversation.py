@@ -30,6 +30,7 @@ REOPEN_S = 20.0
 PAUSE_S = 0.2
 FINISH_TIMEOUT_S = 5.0
 RETRY_AFTER_S = 1.0
+"""When a lost scheduler is worth another try, as clients are told."""
 
 
 class _Lost(Exception):

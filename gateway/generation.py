@@ -11,7 +11,7 @@ from opentelemetry.context import Context
 from opentelemetry.trace import Span, SpanKind
 
 from gateway.answer import Answer
-from gateway.conversation import Conversation
+from gateway.conversation import RETRY_AFTER_S, Conversation
 from gateway.metering import GatewayMeter
 from gateway.request import check_model, prepare
 from gateway.schedulers import Schedulers
@@ -45,8 +45,6 @@ from outrider.wire.inference import Delta, Final, GenerateEvent, GenerateRequest
 
 log = get_logger(__name__)
 
-RETRY_AFTER_S = 1.0
-"""When a lost scheduler is worth another try, as clients are told."""
 PURGE_TIMEOUT_S = 60.0
 
 

@@ -108,8 +108,8 @@ class Drafting:
             return await self._opening(model, ask, span)
         started_s = time.monotonic()
         found = await self._sources.look_up(ask)
-        if found:
-            self._meter.asked(found[0].offer.source, started_s)
+        if self._sources.looks_up:
+            self._meter.looked_up(started_s)
         name = model.model if model is not None else ""
         view, choice = self._control.choose(
             most,
@@ -174,7 +174,7 @@ class Drafting:
             )
         waited_s = time.monotonic() - started_s
         if not ask.first:  # in which nobody waits
-            self._meter.asked(DraftSource.MODEL, started_s)
+            self._meter.waited(started_s)
         if tree is None:
             self._ledger.missed_proposals += 1
             draft = replace(draft, waited_s=waited_s)

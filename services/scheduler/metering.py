@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from outrider.telemetry import In, Metrics
 from outrider.telemetry.metric_names import REQUEST_QUEUE_TIME, ROUND_DURATION, Phase
-from outrider.wire.generation import Costs, DraftSource
+from outrider.wire.generation import Costs
 from outrider.wire.worker import Transfer
 from services.scheduler.figures import Figures
 from services.scheduler.tallies import ModelTally, Tallies
@@ -112,12 +112,15 @@ class SessionMeter:
             hops=drafts.hops + target.hops,
         )
 
-    def asked(self, source: DraftSource, started_s: float) -> None:
-        """A source was waited for since `started_s` of the monotonic clock, in vain or not."""
+    def waited(self, started_s: float) -> None:
+        """A draft model was waited for since `started_s` of the monotonic clock, in vain or not."""
         took_s = time.monotonic() - started_s
-        if source is DraftSource.MODEL:
-            self._figures.proposed(took_s)
-        self._add(Phase.DRAFT if source is DraftSource.MODEL else Phase.LOOKUP, took_s)
+        self._figures.proposed(took_s)
+        self._add(Phase.DRAFT, took_s)
+
+    def looked_up(self, started_s: float) -> None:
+        """Lookups were asked since `started_s` of the monotonic clock, in vain or not."""
+        self._add(Phase.LOOKUP, time.monotonic() - started_s)
 
     def proposed(self, proposal: Proposal, *, timed: bool) -> None:
         """A draft model has answered, in time or late; `timed` unless it had other work before that."""

@@ -60,6 +60,11 @@ class Sources:
         """Why some round went without the model that was wanted; empty while none did."""
         return self.model.status if self.model else ""
 
+    @property
+    def looks_up(self) -> bool:
+        """Whether lookups have a say in each round."""
+        return bool(self._lookups) and not self._only_model
+
     async def look_up(self, ask: Ask, *, fallback: bool = False) -> list[Found]:
         """What the lookups offer; with a model that is the only one to draft, as a `fallback` alone."""
         if self._only_model and not fallback:

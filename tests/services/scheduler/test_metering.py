@@ -140,8 +140,8 @@ def test_costs_are_what_waits_and_answers_add_up_to(house):
 
 def test_each_wait_is_observed_under_its_phase(house):
     session = house.session()
-    session.asked(DraftSource.NGRAM, 0.0)
-    session.asked(DraftSource.MODEL, 0.0)
+    session.looked_up(0.0)
+    session.waited(0.0)
     session.verified(Verdict((7,), 0, 0, 0, prefill_only=True), 0.0)
     session.applied(PREFILL, 0.0)
     session.verified(Verdict((7,), 0, 0, 0), 0.0)
